@@ -216,7 +216,7 @@ pub struct Route {
     /// Source network to which the route applies. `None` for all sources.
     pub from: Option<Prefix>,
     /// Next hop.
-    pub way: Way,
+    pub next_hop: RouteNextHop,
     /// Weight relative to other next hops, at least 1.
     pub weight: u8,
     /// Administrative distance, at least 1.
@@ -242,7 +242,7 @@ pub struct Uplink {
 
 /// Next hop of a route.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Way {
+pub enum RouteNextHop {
     /// A gateway on the link of an interface.
     Gateway(IpAddr, InterfaceIndex),
     /// A recursive gateway, which is resolved with the router's routes.
@@ -250,7 +250,7 @@ pub enum Way {
     /// The destination is directly on the link of an interface.
     Link(InterfaceIndex),
     /// The packet is not forwarded. The value is the action of the route.
-    Nowhere(schema::RouteAction),
+    Discard(schema::RouteAction),
 }
 
 /// A static neighbour.

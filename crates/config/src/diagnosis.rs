@@ -49,7 +49,7 @@ pub struct Diagnosis {
 /// A problem as data, as the control API returns it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Complaint {
+pub struct Finding {
     /// Line in the text, counted from 1.
     pub line: usize,
     /// Column in characters, counted from 1.
@@ -81,11 +81,11 @@ impl Diagnosis {
     }
 
     /// The problems as data.
-    pub fn complaints(&self) -> Vec<Complaint> {
+    pub fn complaints(&self) -> Vec<Finding> {
         let places = Places::new(&self.text);
         let complaints = self.found.iter().scan(places, |places, located| {
             let (line, column) = places.of(located);
-            Some(Complaint {
+            Some(Finding {
                 line: line + 1,
                 column: column + 1,
                 text: self.text.get(located.span.clone()).unwrap_or_default().to_owned(),

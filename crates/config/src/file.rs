@@ -7,7 +7,7 @@ use crate::problem::Problem;
 
 /// Maximum size of a file in bytes. The limit suffices for a configuration with the maximum number of rules, and also
 /// bounds reads from device files.
-pub const MOST_BYTES: u64 = 256 << 20;
+pub const MAX_BYTES: u64 = 256 << 20;
 
 /// Read the bytes of a file.
 ///
@@ -15,8 +15,8 @@ pub const MOST_BYTES: u64 = 256 << 20;
 /// The file can't be read, or exceeds the maximum size.
 pub fn bytes(file: impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    file.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > MOST_BYTES {
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > MAX_BYTES {
         true => Err(io::Error::new(
             io::ErrorKind::FileTooLarge,
             "the file is longer than 256 MiB",
@@ -30,7 +30,7 @@ pub fn bytes(file: impl Read) -> io::Result<Vec<u8>> {
 /// # Errors
 /// The bytes are not UTF-8, or contain a zero byte.
 pub fn text(name: &str, bytes: Vec<u8>) -> Result<String, Diagnosis> {
-    let (bytes, at, what) = match String::from_utf8(bytes) {
+    let (bytes, at, description) = match String::from_utf8(bytes) {
         Ok(text) => match text.find('\0') {
             None => return Ok(text),
             Some(at) => (
@@ -51,7 +51,7 @@ pub fn text(name: &str, bytes: Vec<u8>) -> Result<String, Diagnosis> {
         .map_or(bytes.len(), |length| at + length);
     let head = String::from_utf8_lossy(&bytes[..end]);
     let problem = Problem::Form {
-        what: what.into(),
+        description: description.into(),
         hint: Some("write the file as UTF-8 text".into()),
     };
     let length = head[at..].chars().next().map_or(0, char::len_utf8);

@@ -121,23 +121,23 @@ impl MacSelection {
 impl Selection {
     /// Address ranges of one family. `None` if no packet of that family can match. An empty list if any address
     /// matches.
-    pub fn addresses(ranges: &[(IpAddr, IpAddr)], six: bool) -> Option<Vec<(IpAddr, IpAddr)>> {
+    pub fn addresses(ranges: &[(IpAddr, IpAddr)], v6: bool) -> Option<Vec<(IpAddr, IpAddr)>> {
         if ranges.is_empty() {
             return Some(Vec::new());
         }
         let of: Vec<_> = ranges
             .iter()
-            .filter(|(first, _)| first.is_ipv6() == six)
+            .filter(|(first, _)| first.is_ipv6() == v6)
             .copied()
             .collect();
         (!of.is_empty()).then_some(of)
     }
 
     /// Whether packets of an address family may match.
-    pub fn concerns(&self, six: bool) -> bool {
-        Self::addresses(&self.sources, six).is_some()
-            && Self::addresses(&self.destinations, six).is_some()
-            && (!self.names_messages() || !self.messages[usize::from(six)].is_empty())
+    pub fn concerns(&self, v6: bool) -> bool {
+        Self::addresses(&self.sources, v6).is_some()
+            && Self::addresses(&self.destinations, v6).is_some()
+            && (!self.names_messages() || !self.messages[usize::from(v6)].is_empty())
     }
 
     fn names_messages(&self) -> bool {
@@ -146,8 +146,8 @@ impl Selection {
 
     /// Protocols that packets of a family may have. Protocol numbers are the same for both families, except that a
     /// condition on ICMP messages selects the ICMP version of the family.
-    pub fn protocols_of(&self, six: bool) -> Vec<u8> {
-        match (self.names_messages(), six) {
+    pub fn protocols_of(&self, v6: bool) -> Vec<u8> {
+        match (self.names_messages(), v6) {
             (false, _) => self.protocols.clone(),
             (true, false) => vec![ICMP],
             (true, true) => vec![ICMPV6],
@@ -162,20 +162,20 @@ impl Selection {
 
     /// Number of hyperrectangles of the selection, in both address families.
     pub fn combinations(&self) -> u64 {
-        let of = |six: bool| {
+        let of = |v6: bool| {
             let (Some(sources), Some(destinations)) = (
-                Self::addresses(&self.sources, six),
-                Self::addresses(&self.destinations, six),
+                Self::addresses(&self.sources, v6),
+                Self::addresses(&self.destinations, v6),
             ) else {
                 return 0;
             };
             let lists = [
                 sources.len(),
                 destinations.len(),
-                runs(&self.protocols_of(six)).len(),
+                runs(&self.protocols_of(v6)).len(),
                 self.source_ports.len(),
                 self.destination_ports.len(),
-                self.messages[usize::from(six)].len(),
+                self.messages[usize::from(v6)].len(),
                 self.macs[0].combinations(),
                 self.macs[1].combinations(),
                 self.incoming.len(),
@@ -189,13 +189,13 @@ impl Selection {
         };
         [false, true]
             .into_iter()
-            .filter(|&six| self.concerns(six))
+            .filter(|&v6| self.concerns(v6))
             .map(of)
             .fold(0, u64::saturating_add)
     }
 
     /// Whether the rule is evaluated individually, because it has conditions that no matcher supports.
-    pub fn is_asked_alone(&self) -> bool {
+    pub fn is_evaluated_individually(&self) -> bool {
         !self.applications.is_empty()
             || self.mark.is_some()
             || self.sets.iter().chain(&self.port_sets).any(Option::is_some)
@@ -229,10 +229,10 @@ impl Selection {
             && covers(&one(&self.protocols), &one(&other.protocols))
             && covers(&self.source_ports, &other.source_ports)
             && covers(&self.destination_ports, &other.destination_ports)
-            && [0, 1].into_iter().all(|six| {
+            && [0, 1].into_iter().all(|v6| {
                 !self.names_messages()
-                    || !other.concerns(six == 1)
-                    || !self.messages[six].is_empty() && covers(&self.messages[six], &other.messages[six])
+                    || !other.concerns(v6 == 1)
+                    || !self.messages[v6].is_empty() && covers(&self.messages[v6], &other.messages[v6])
             })
             && self.macs.iter().zip(&other.macs).all(|(own, other)| own.covers(other))
             && covers(&self.incoming, &other.incoming)

@@ -93,7 +93,7 @@ fn ports(pool: &Pool, shards: u64) -> [u64; 3] {
     let units = u64::from(pool.ports.last()) / size - first + 1;
     let of_shard = || units.div_ceil(shards.max(1)).saturating_mul(size).min(all);
     let of_address = shared(pool, size, shards).unwrap_or_else(of_shard);
-    let most = match (&pool.deterministic, pool.block) {
+    let max = match (&pool.deterministic, pool.block) {
         (Some(dealt), _) => {
             let shares = u64::from(dealt.compression) + u64::from(dealt.dynamic);
             all / shares.max(1)
@@ -105,7 +105,7 @@ fn ports(pool: &Pool, shards: u64) -> [u64; 3] {
     pool.subscriber
         .ports
         .each()
-        .map(|limit| most.min(limit.map_or(u64::MAX, u64::from)))
+        .map(|limit| max.min(limit.map_or(u64::MAX, u64::from)))
 }
 
 /// Number of ports of an address that one shard can use if shards share ports. `None` if shards don't share ports,

@@ -71,7 +71,7 @@ fn render(diagnosis: &Diagnosis) {
     let complaints = diagnosis.complaints();
     assert_eq!(diagnosis.found().len(), complaints.len());
     let json = serde_json::to_string(&complaints).expect("a complaint is JSON");
-    let read: Vec<crate::Complaint> = serde_json::from_str(&json).expect("JSON is read back");
+    let read: Vec<crate::Finding> = serde_json::from_str(&json).expect("JSON is read back");
     assert_eq!(complaints, read);
     let is_acted_on = |text: &str| text.chars().any(|c| c != '\n' && is_hidden(c));
     for width in [40, 80, 1000] {

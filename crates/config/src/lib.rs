@@ -37,9 +37,9 @@ mod validate;
 pub mod value;
 
 pub use config::{Config, Valid};
-pub use diagnosis::{Complaint, Diagnosis, Located};
+pub use diagnosis::{Diagnosis, Finding, Located};
 pub use difference::{Change, Difference, Kind, difference};
-pub use limits::{MOST_ROUTERS, MOST_SITES, MOST_TERMINALS};
+pub use limits::{MAX_ROUTERS, MAX_SITES, MAX_TERMINALS};
 pub use numbering::{Number, Numbering, Numbers};
 pub use problem::{FilterProblem, Problem, nearest};
 pub use schema::EXCEPTIONS;
@@ -61,7 +61,7 @@ pub struct Fault {
     /// Key to which the fault refers: `["interfaces", "outside", "device"]`, `["filter", "rules", "[3]", "to"]`.
     pub key: Vec<String>,
     /// Description of the fault.
-    pub what: String,
+    pub description: String,
     /// What to do about the fault.
     pub hint: Option<String>,
 }
@@ -74,7 +74,7 @@ pub fn place(name: &str, text: &str, faults: Vec<Fault>) -> Diagnosis {
         let span = places.as_ref().map_or(0..0, |places| places.value(&steps));
         Located {
             problem: Problem::Form {
-                what: fault.what,
+                description: fault.description,
                 hint: fault.hint,
             },
             span,

@@ -57,7 +57,7 @@ pub struct EntryBytes {
     /// A fragmented datagram that is being reassembled for inspection.
     pub assembly: u64,
     /// A session whose application is being identified, not including nDPI's arena.
-    pub sought: u64,
+    pub identification: u64,
     /// Fixed memory of nDPI per worker.
     pub recogniser: u64,
     /// A subscriber's site, including the index of virtual MACs.
@@ -91,7 +91,7 @@ impl Default for EntryBytes {
             message: 36_864,
             record: 1_280,
             assembly: 66_656,
-            sought: 1_536,
+            identification: 1_536,
             recogniser: 7 << 20,
             site: 56,
             public_address: 4,
@@ -121,7 +121,7 @@ pub fn tables(document: &Document, entry: &EntryBytes) -> Vec<Table> {
         tables.extend(of_inspection(document, inspection, entry));
     }
     if let Some(applications) = &document.applications {
-        let each = entry.sought.saturating_mul(workers(document).max(1).into());
+        let each = entry.identification.saturating_mul(workers(document).max(1).into());
         tables.push(table(
             "sessions in application identification",
             ["applications", "flows"],
@@ -148,7 +148,7 @@ pub fn tables(document: &Document, entry: &EntryBytes) -> Vec<Table> {
                 bytes: Bytes(addresses.saturating_mul(entry.public_address)),
             });
         }
-        tables.push(terminals(subscribers.most_terminals(), entry));
+        tables.push(terminals(subscribers.max_terminals(), entry));
     }
     tables
 }
@@ -282,8 +282,8 @@ fn of_inspection(document: &Document, inspection: &Inspection, entry: &EntryByte
 }
 
 /// Terminals of sites, with their index.
-fn terminals(most: u32, entry: &EntryBytes) -> Table {
-    let entries = u64::from(most);
+fn terminals(max: u32, entry: &EntryBytes) -> Table {
+    let entries = u64::from(max);
     let places = (2 * entries).next_power_of_two();
     let index = places.saturating_mul(entry.terminal_place);
     Table {

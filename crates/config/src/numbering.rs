@@ -9,7 +9,7 @@ pub enum Number {
     /// The number is unused and available for a new item.
     Free,
     /// The number is unused but in quarantine, because references to its previous item may still exist.
-    Rests,
+    Quarantined,
 }
 
 /// Numbers of all items of one type, counted from 0.
@@ -20,11 +20,11 @@ impl Numbers {
     /// The numbering for these names. Known names keep their numbers, new names get free or additional numbers, and the
     /// numbers of removed names are put into quarantine.
     pub fn with<'n>(&self, names: impl Iterator<Item = &'n str> + Clone) -> Self {
-        let kept = |number: &Number| match number {
-            Number::Of(name) if !names.clone().any(|wanted| wanted == name) => Number::Rests,
+        let retained = |number: &Number| match number {
+            Number::Of(name) if !names.clone().any(|wanted| wanted == name) => Number::Quarantined,
             number => number.clone(),
         };
-        let mut numbers: Vec<Number> = self.0.iter().map(kept).collect();
+        let mut numbers: Vec<Number> = self.0.iter().map(retained).collect();
         for name in names.clone() {
             if numbers
                 .iter()
@@ -52,7 +52,7 @@ impl Numbers {
     pub fn names(&self) -> impl Iterator<Item = Option<&str>> {
         self.0.iter().map(|number| match number {
             Number::Of(name) => Some(name.as_str()),
-            Number::Free | Number::Rests => None,
+            Number::Free | Number::Quarantined => None,
         })
     }
 }
@@ -77,14 +77,14 @@ mod tests {
         let start = Numbers::default().with(["a", "b", "c"].into_iter());
         assert_eq!(vec![Some("a"), Some("b"), Some("c")], start.names().collect::<Vec<_>>());
         let second = start.with(["d", "c", "a"].into_iter());
-        assert_eq!(Number::Rests, second.0[1]);
+        assert_eq!(Number::Quarantined, second.0[1]);
         assert_eq!(
             vec![Some("a"), None, Some("c"), Some("d")],
             second.names().collect::<Vec<_>>()
         );
-        let mut rested = second.clone();
-        rested.0[1] = Number::Free;
-        let third = rested.with(["a", "c", "d", "e"].into_iter());
+        let mut quarantined = second.clone();
+        quarantined.0[1] = Number::Free;
+        let third = quarantined.with(["a", "c", "d", "e"].into_iter());
         assert_eq!((Some(1), Some(3), None), (third.of("e"), third.of("d"), third.of("b")));
     }
 }

@@ -20,7 +20,7 @@ use miette::Diagnostic;
 pub use self::bridge::BridgeProblem;
 pub use self::chain::ChainProblem;
 pub use self::destination::DestinationProblem;
-pub(crate) use self::destination::MOST_HOSTS;
+pub(crate) use self::destination::MAX_HOSTS;
 pub use self::filter::FilterProblem;
 pub use self::inspection::InspectionProblem;
 pub use self::pool::PoolProblem;
@@ -38,10 +38,10 @@ use crate::value::{AddressRange, Device, InterfaceAddress, PortRange, Prefix, Ta
 #[derive(Clone, Debug, PartialEq, thiserror::Error, Diagnostic)]
 pub enum Problem {
     /// The text is not TOML, or a value has the wrong type.
-    #[error("{what}")]
+    #[error("{description}")]
     Form {
         /// The message.
-        what: String,
+        description: String,
         /// The hint.
         #[help]
         hint: Option<String>,
@@ -60,11 +60,11 @@ pub enum Problem {
     #[diagnostic(help("add `{0} = …`"))]
     MissingKey(String),
     /// A number or time is out of range.
-    #[error("{value} is out of range for {what}")]
+    #[error("{value} is out of range for {description}")]
     #[diagnostic(help("write a value in the range {range}"))]
     OutOfRange {
         /// Name of the quantity.
-        what: &'static str,
+        description: &'static str,
         /// Value as written.
         value: String,
         /// Valid range.
@@ -176,11 +176,11 @@ pub enum Problem {
         available: crate::memory::Bytes,
     },
     /// A timeout is below the minimum of a standard.
-    #[error("`{what}` of {value} is below the minimum of {minimum} ({standard})")]
+    #[error("`{description}` of {value} is below the minimum of {minimum} ({standard})")]
     #[diagnostic(help("hosts rely on this minimum: write a longer timeout, or remove the key"))]
     TimeoutBelowMinimum {
         /// Name of the timeout.
-        what: &'static str,
+        description: &'static str,
         /// Value as written.
         value: crate::value::Period,
         /// Minimum value.
@@ -436,7 +436,7 @@ pub enum Problem {
     /// A pool may allocate a port that a destination rule forwards.
     #[error("port {ports} of `{address}` belongs to pool `{pool}`")]
     #[diagnostic(help("restrict the ports of the pool, such as `ports = \"16384-65535\"` in [nat.pools.{pool}]"))]
-    ForwardsLentPort {
+    ForwardsPoolPort {
         /// Outside address.
         address: Ipv4Addr,
         /// The overlapping ports.
@@ -449,13 +449,13 @@ pub enum Problem {
     #[diagnostic(help("at most 8 ports can have their own timeouts"))]
     TooManyPorts(usize),
     /// Two destination rules are equally specific.
-    #[error("an earlier rule for `{address}` already matches {what}")]
+    #[error("an earlier rule for `{address}` already matches {description}")]
     #[diagnostic(help("remove one of the two rules; two port ranges may overlap only if one contains the other"))]
     DestinationsOverlap {
         /// Outside addresses.
         address: ipnet::Ipv4Net,
         /// The overlapping protocol and ports.
-        what: String,
+        description: String,
     },
     /// `to-port` is set without `port`.
     #[error("`to-port` needs `port`")]

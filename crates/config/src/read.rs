@@ -13,7 +13,7 @@ use crate::problem::Problem;
 use crate::schema::Document;
 
 /// Maximum number of syntax and type errors that are reported for a file.
-const MOST: usize = 20;
+const MAX_ERRORS: usize = 20;
 
 /// One step of a path in the tree.
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +89,7 @@ pub(crate) fn read(text: &str) -> Result<(Document, Places<'_>), Vec<Located>> {
     if !errors.is_empty() {
         return Err(errors
             .iter()
-            .take(MOST)
+            .take(MAX_ERRORS)
             .map(|e| Located::new(form(e.message(), at(text, &span_of(e, text))), span_of(e, text)))
             .collect());
     }
@@ -122,7 +122,7 @@ pub(crate) fn read(text: &str) -> Result<(Document, Places<'_>), Vec<Located>> {
             return Err(found);
         };
         removed.push(key);
-        if found.len() >= MOST {
+        if found.len() >= MAX_ERRORS {
             return Err(found);
         }
     }
@@ -206,13 +206,13 @@ fn form(message: &str, written: &str) -> Problem {
     if let Some((_, known)) = unknown {
         let known: Vec<_> = named(known).into_iter().map(|name| format!("\"{name}\"")).collect();
         return Problem::Form {
-            what: misfit(written),
+            description: mismatch(written),
             hint: Some(format!("write {}", known.join(" or "))),
         };
     }
-    if let Some((what, hint)) = message.split_once('\n') {
+    if let Some((description, hint)) = message.split_once('\n') {
         return Problem::Form {
-            what: what.into(),
+            description: description.into(),
             hint: Some(hint.into()),
         };
     }
@@ -222,40 +222,40 @@ fn form(message: &str, written: &str) -> Problem {
         .and_then(|rest| rest.strip_suffix(" syntax"))
     {
         return Problem::Form {
-            what: misfit(written),
+            description: mismatch(written),
             hint: Some(format!("write {}", plainly(family))),
         };
     }
     if message.starts_with("wanted string") {
         return Problem::Form {
-            what: misfit(written),
+            description: mismatch(written),
             hint: Some("write a text in quotes".into()),
         };
     }
     if message.starts_with("string values must be quoted") {
         return Problem::Form {
-            what: "the text has no quotes".into(),
+            description: "the text has no quotes".into(),
             hint: Some("put the text in quotes".into()),
         };
     }
     match message.rsplit_once(", expected ") {
-        Some((what, expected)) if what.starts_with("invalid ") => Problem::Form {
-            what: misfit(written),
+        Some((description, expected)) if description.starts_with("invalid ") => Problem::Form {
+            description: mismatch(written),
             hint: Some(format!("write {}", plainly(expected))),
         },
-        Some((what, expected)) => Problem::Form {
-            what: what.into(),
+        Some((description, expected)) => Problem::Form {
+            description: description.into(),
             hint: Some(format!("expected {expected}")),
         },
         None => Problem::Form {
-            what: message.into(),
+            description: message.into(),
             hint: None,
         },
     }
 }
 
 /// Description of an invalid value. A short value is quoted.
-fn misfit(written: &str) -> String {
+fn mismatch(written: &str) -> String {
     if written.is_empty() || written.len() > 60 || written.contains('\n') {
         "this value is not valid here".into()
     } else {

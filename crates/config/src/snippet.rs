@@ -14,7 +14,7 @@ const LONGEST: usize = 200;
 const BEFORE: usize = 40;
 
 /// Maximum number of lines of a span. If a span is longer, only its first line is shown.
-const MOST_LINES: usize = 12;
+const MAX_LINES: usize = 12;
 
 /// Offsets at which the lines of a text begin.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl Snippet {
         if last > line && last_start == end {
             last -= 1;
         }
-        if last - line >= MOST_LINES {
+        if last - line >= MAX_LINES {
             (last, end) = (line, text.len());
         }
         let first = line.saturating_sub(1);
@@ -77,14 +77,14 @@ impl Snippet {
             column,
         };
         for number in first..=last + 1 {
-            let Some((begin, content)) = lines.text(text, number) else {
+            let Some((line_start, content)) = lines.text(text, number) else {
                 break;
             };
             // The text after the last line end is not a line.
-            if number > last && begin == text.len() {
+            if number > last && line_start == text.len() {
                 break;
             }
-            let within = |at: usize| at.saturating_sub(begin).min(content.len());
+            let within = |at: usize| at.saturating_sub(line_start).min(content.len());
             let place = (line..=last).contains(&number).then(|| within(start)..within(end));
             let shown = snippet.push(content, place.clone().unwrap_or_default());
             if place.is_some() {

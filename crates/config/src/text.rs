@@ -54,16 +54,16 @@ pub fn escaped_lines(text: &str) -> Cow<'_, str> {
     without(text, is_hidden_in_lines)
 }
 
-/// A text of at most `most` characters. The middle of a longer text is omitted.
-pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
-    let Some((cut, _)) = text.char_indices().nth(most) else {
+/// A text of at most `max` characters. The middle of a longer text is omitted.
+pub fn shortened(text: &str, max: usize) -> Cow<'_, str> {
+    let Some((cut, _)) = text.char_indices().nth(max) else {
         return Cow::Borrowed(text);
     };
-    let head = text.char_indices().nth(most - most / 2).map_or(cut, |(at, _)| at);
+    let head = text.char_indices().nth(max - max / 2).map_or(cut, |(at, _)| at);
     let tail = text
         .char_indices()
         .rev()
-        .take(most / 2)
+        .take(max / 2)
         .last()
         .map_or(text.len(), |(at, _)| at);
     Cow::Owned(format!("{}…{}", &text[..head], &text[tail..]))
@@ -115,14 +115,14 @@ fn push(text: &mut String, character: char) {
 pub struct EscapedOutput<W> {
     output: W,
     /// First bytes of a character, if its remaining bytes have not been written yet.
-    begun: Vec<u8>,
+    incomplete: Vec<u8>,
 }
 
 impl<W: Write> EscapedOutput<W> {
     /// Create a writer on another output.
     pub fn new(output: W) -> Self {
-        let begun = Vec::new();
-        Self { output, begun }
+        let incomplete = Vec::new();
+        Self { output, incomplete }
     }
 }
 
@@ -134,10 +134,10 @@ impl<W: Write> Write for EscapedOutput<W> {
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         let joined;
-        let bytes = match self.begun.is_empty() {
+        let bytes = match self.incomplete.is_empty() {
             true => bytes,
             false => {
-                joined = [std::mem::take(&mut self.begun).as_slice(), bytes].concat();
+                joined = [std::mem::take(&mut self.incomplete).as_slice(), bytes].concat();
                 &joined
             }
         };
@@ -145,9 +145,9 @@ impl<W: Write> Write for EscapedOutput<W> {
         while let Some(chunk) = chunks.next() {
             self.output.write_all(escaped_lines(chunk.valid()).as_bytes())?;
             let invalid = chunk.invalid();
-            let is_begun = |bytes| std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none());
-            if chunks.peek().is_none() && is_begun(invalid) {
-                self.begun = invalid.to_vec();
+            let is_incomplete = |bytes| std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none());
+            if chunks.peek().is_none() && is_incomplete(invalid) {
+                self.incomplete = invalid.to_vec();
             } else if !invalid.is_empty() {
                 self.output.write_all("\u{fffd}".as_bytes())?;
             }

@@ -18,9 +18,9 @@ fn checked(filter: &str) -> Result<Checked, Diagnosis> {
 /// Problems of a filter, one per line. Line numbers are relative to the first line of the filter, which has number 0.
 fn wrong(filter: &str) -> Vec<String> {
     let complaints = checked(filter).expect_err("it is wrong").complaints();
-    let line = |complaint: &sluice_config::Complaint| {
-        assert!(complaint.hint.is_some(), "{}", complaint.message);
-        format!("{}: {}: {}", complaint.line - 6, complaint.text, complaint.message)
+    let line = |finding: &sluice_config::Finding| {
+        assert!(finding.hint.is_some(), "{}", finding.message);
+        format!("{}: {}: {}", finding.line - 6, finding.text, finding.message)
     };
     complaints.iter().map(line).collect()
 }
@@ -87,7 +87,7 @@ fragment = "later"
 fn filter_protocols_are_numbers_in_both_families_and_messages_are_of_their_own() {
     let selection = |keys: &str| checked(&rule(keys)).unwrap().config.filter[0].selection.clone();
     let of =
-        |keys: &str| [false, true].map(|six| selection(keys).concerns(six).then(|| selection(keys).protocols_of(six)));
+        |keys: &str| [false, true].map(|v6| selection(keys).concerns(v6).then(|| selection(keys).protocols_of(v6)));
     assert_eq!([Some(vec![58]), Some(vec![58])], of("protocol = [\"58\"]"));
     assert_eq!([Some(vec![1]), Some(vec![1])], of("protocol = \"icmp\""));
     assert_eq!(
@@ -159,7 +159,7 @@ fn filter_values_with_a_sign_mean_all_others() {
         ranges(&["0.0.0.0-9.255.255.255", "11.0.0.0-255.255.255.255"]),
         one.sources
     );
-    assert_eq!([true, false], [false, true].map(|six| one.concerns(six)));
+    assert_eq!([true, false], [false, true].map(|v6| one.concerns(v6)));
     assert_eq!(
         ranges(&["0.0.0.1-255.255.255.254"]),
         selection("to = [\"!255.255.255.255\", \"! 0.0.0.0\"]").destinations
@@ -317,7 +317,7 @@ set = "seen"
     assert_eq!(Some("seen"), config.filter[1].adds_to.as_deref());
     assert_eq!(
         [true, true],
-        [false, true].map(|six| config.filter[0].selection.concerns(six))
+        [false, true].map(|v6| config.filter[0].selection.concerns(v6))
     );
 }
 
@@ -394,7 +394,7 @@ to-port = "@mail"
         (selection(0).protocols.clone(), selection(1).protocols.clone())
     );
     assert!(selection(0).source_ports.is_empty() && selection(2).destination_ports.len() == 2);
-    let asked_alone = [0, 1, 2].map(|at| selection(at).is_asked_alone());
+    let asked_alone = [0, 1, 2].map(|at| selection(at).is_evaluated_individually());
     assert_eq!([true, true, false], asked_alone);
 }
 
@@ -545,7 +545,7 @@ protocol = "tcp"
         .unwrap_or_else(|wrong| panic!("{wrong}"))
         .advice
         .complaints();
-    let messages: Vec<_> = advice.iter().map(|complaint| complaint.message.as_str()).collect();
+    let messages: Vec<_> = advice.iter().map(|finding| finding.message.as_str()).collect();
     assert_eq!(
         [
             "`wide` matches all packets of `same`, with the same action: the rule is redundant",

@@ -53,8 +53,8 @@ fn words(list: &'static [&'static str]) -> impl Strategy<Value = String> {
 }
 
 /// Conditions that do not depend on the protocol.
-fn general(six: bool) -> BoxedStrategy<String> {
-    let nets = &NETS[usize::from(six)];
+fn general(v6: bool) -> BoxedStrategy<String> {
+    let nets = &NETS[usize::from(v6)];
     let net = (select(&["", "! "][..]), select(&["-s", "-d"][..]), select(&nets[..]))
         .prop_map(|(not, side, net)| format!("{not}{side} {net}"));
     let others = words(&[
@@ -71,7 +71,7 @@ fn general(six: bool) -> BoxedStrategy<String> {
         "-m length --length 0:100",
         "-m length ! --length 50:200",
     ]);
-    let ttls = match six {
+    let ttls = match v6 {
         true => words(&[
             "-m hl --hl-eq 64",
             "-m hl ! --hl-eq 1",
@@ -94,7 +94,7 @@ fn general(six: bool) -> BoxedStrategy<String> {
     prop_oneof![40 => net, 15 => others, 4 => ttls, 1 => rare].boxed()
 }
 
-fn of_protocol(six: bool) -> BoxedStrategy<String> {
+fn of_protocol(v6: bool) -> BoxedStrategy<String> {
     let ports = words(&[
         "-p tcp",
         "! -p tcp",
@@ -113,7 +113,7 @@ fn of_protocol(six: bool) -> BoxedStrategy<String> {
         "-p tcp -m tcp ! --tcp-flags SYN,ACK NONE --dport 443",
         "-p 47",
     ]);
-    let four = words(&[
+    let v4 = words(&[
         "-f",
         "! -f",
         "-p icmp -m icmp --icmp-type 8",
@@ -121,19 +121,19 @@ fn of_protocol(six: bool) -> BoxedStrategy<String> {
         "-p icmp",
     ]);
     let of_six = words(&["-p ipv6-icmp -m icmp6 --icmpv6-type 128", "-p ipv6-icmp"]);
-    let own = if six { of_six.boxed() } else { four.boxed() };
+    let own = if v6 { of_six.boxed() } else { v4.boxed() };
     prop_oneof![3 => Just(String::new()), 5 => ports, 2 => own].boxed()
 }
 
 /// A rule of a chain. Chains jump only to chains with a higher number.
-fn rule(six: bool, chain: usize) -> impl Strategy<Value = String> {
+fn rule(v6: bool, chain: usize) -> impl Strategy<Value = String> {
     let mut targets = vec![
         "-j ACCEPT".to_owned(),
         "-j DROP".into(),
         "-j REJECT".into(),
         format!(
             "-j REJECT --reject-with {}",
-            if six {
+            if v6 {
                 "icmp6-adm-prohibited"
             } else {
                 "icmp-admin-prohibited"
@@ -152,15 +152,15 @@ fn rule(six: bool, chain: usize) -> impl Strategy<Value = String> {
         format!("c{chain}")
     };
     (
-        of_protocol(six),
-        prop::collection::vec(general(six), 0..3),
+        of_protocol(v6),
+        prop::collection::vec(general(v6), 0..3),
         select(targets),
     )
         .prop_map(move |(protocol, general, target)| format!("-A {name} {protocol} {} {target}", general.join(" ")))
 }
 
-fn listing(six: bool) -> impl Strategy<Value = String> {
-    let chains = [0, 1, 2, 3].map(|chain| prop::collection::vec(rule(six, chain), 0..6));
+fn listing(v6: bool) -> impl Strategy<Value = String> {
+    let chains = [0, 1, 2, 3].map(|chain| prop::collection::vec(rule(v6, chain), 0..6));
     let first = words(&[
         "",
         "",
@@ -175,9 +175,9 @@ fn listing(six: bool) -> impl Strategy<Value = String> {
     })
 }
 
-fn header(six: bool) -> impl Strategy<Value = Header> {
-    let addresses = &ADDRESSES[usize::from(six)];
-    let icmp = if six { 58 } else { 1 };
+fn header(v6: bool) -> impl Strategy<Value = Header> {
+    let addresses = &ADDRESSES[usize::from(v6)];
+    let icmp = if v6 { 58 } else { 1 };
     (
         (select(&addresses[..]), select(&addresses[..])),
         select(vec![6u8, 6, 17, icmp, 47]),
@@ -209,7 +209,7 @@ fn header(six: bool) -> impl Strategy<Value = Header> {
                 message,
                 flags: other.0,
                 // In the listings, only IPv4 rules have fragment conditions.
-                fragment: if six { 0 } else { other.1 },
+                fragment: if v6 { 0 } else { other.1 },
                 dscp: other.2,
                 length: other.3,
                 ecn: other.4,
@@ -237,8 +237,8 @@ fn checked(text: &str) -> Checked {
 
 /// Compares a listing with the resulting configuration. Returns whether a comparison was possible, so that the test
 /// detects a generator of rules that can't be converted.
-fn compare(six: bool, text: &str, headers: &[Header]) -> Result<bool, TestCaseError> {
-    let format = if six { "# ip6tables-save\n" } else { "# iptables-save\n" };
+fn compare(v6: bool, text: &str, headers: &[Header]) -> Result<bool, TestCaseError> {
+    let format = if v6 { "# ip6tables-save\n" } else { "# iptables-save\n" };
     let text = format!("{format}{text}");
     let source = Source {
         name: "listing",
@@ -267,15 +267,15 @@ fn compare(six: bool, text: &str, headers: &[Header]) -> Result<bool, TestCaseEr
 fn filter_imported_decides_as_the_listing_does() {
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(1000));
     let compared = std::cell::Cell::new(0);
-    let cases = any::<bool>().prop_flat_map(|six| (Just(six), listing(six), prop::collection::vec(header(six), 60)));
+    let cases = any::<bool>().prop_flat_map(|v6| (Just(v6), listing(v6), prop::collection::vec(header(v6), 60)));
     let cases = (cases, any::<bool>());
     runner
-        .run(&cases, |((six, mut text, mut headers), to_gateway)| {
+        .run(&cases, |((v6, mut text, mut headers), to_gateway)| {
             if to_gateway {
                 text = text.replace("FORWARD", "INPUT");
                 headers.iter_mut().for_each(|header| header.interfaces[1] = GATEWAY);
             }
-            let done = compare(six, &text, &headers)?;
+            let done = compare(v6, &text, &headers)?;
             compared.set(compared.get() + usize::from(done));
             Ok(())
         })

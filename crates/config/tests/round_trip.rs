@@ -502,9 +502,9 @@ proptest! {
         let text: String = characters.into_iter().collect();
         if let Err(diagnosis) = check("changed", &text, &machine()) {
             prop_assert!(!diagnosis.found().is_empty());
-            for complaint in diagnosis.complaints() {
-                prop_assert!(complaint.line >= 1 && complaint.column >= 1);
-                prop_assert!(!complaint.message.is_empty());
+            for finding in diagnosis.complaints() {
+                prop_assert!(finding.line >= 1 && finding.column >= 1);
+                prop_assert!(!finding.message.is_empty());
             }
             prop_assert!(!diagnosis.render(80, false).is_empty());
         }

@@ -15,11 +15,11 @@ use crate::eve::{self, Eve, Scene, Statistics};
 use crate::known::KnownRules;
 
 /// Number of alerts kept for the API.
-const KEPT: usize = 1_000;
+const CAPACITY: usize = 1_000;
 
 /// Maximum number of alerts and records that one call of [`Alerts::collect`] reads from one worker. Without a limit, a
 /// flood of alerts would delay other tasks.
-const AT_ONCE: usize = 10_000;
+const MAX_BATCH: usize = 10_000;
 
 /// Collector of the workers' alerts and records.
 pub struct Alerts(Mutex<Inside>);
@@ -45,7 +45,7 @@ impl Alerts {
         Self(Mutex::new(Inside {
             known: KnownRules::default(),
             queues,
-            last: VecDeque::with_capacity(KEPT),
+            last: VecDeque::with_capacity(CAPACITY),
             eve,
         }))
     }
@@ -68,7 +68,7 @@ impl Alerts {
             eve,
         } = &mut *self.inside();
         for Queues { alerts, records } in queues {
-            for _ in 0..AT_ONCE {
+            for _ in 0..MAX_BATCH {
                 // Read the earlier of the next alert and the next record, so that the output is ordered by time.
                 let record = records.as_mut().and_then(|records| records.peek().ok());
                 let record = record.map(|record| record.about.at);
@@ -92,7 +92,7 @@ impl Alerts {
     }
 
     /// Write the inspection statistics if the statistics interval has passed.
-    pub fn tell_statistics(&self, scene: &Scene<'_>, uptime: Duration, count: impl FnOnce([u64; 2]) -> Statistics) {
+    pub fn write_statistics(&self, scene: &Scene<'_>, uptime: Duration, count: impl FnOnce([u64; 2]) -> Statistics) {
         if let Some(eve) = &mut self.inside().eve {
             let counts = eve.counts();
             eve.statistics(scene, uptime, || count(counts));
@@ -121,10 +121,10 @@ impl Alerts {
         self.inside().eve = None;
     }
 
-    /// Up to `most` of the most recent alerts, oldest first.
-    pub fn last(&self, most: usize) -> Vec<api::Alert> {
+    /// Up to `limit` of the most recent alerts, oldest first.
+    pub fn last(&self, limit: usize) -> Vec<api::Alert> {
         let inside = self.inside();
-        let skip = inside.last.len().saturating_sub(most);
+        let skip = inside.last.len().saturating_sub(limit);
         inside.last.iter().skip(skip).cloned().collect()
     }
 }
@@ -137,7 +137,7 @@ fn take(alert: &Alert, known: &KnownRules, scene: &Scene<'_>, last: &mut VecDequ
     if let Some(eve) = eve {
         eve.alert(scene, alert, &shown);
     }
-    if last.len() == KEPT {
+    if last.len() == CAPACITY {
         last.pop_front();
     }
     last.push_back(shown);

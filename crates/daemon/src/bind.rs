@@ -88,12 +88,12 @@ pub enum BindError {
         driver: String,
     },
     /// The machine is managed over the card. Changing the driver would end the operator's connection.
-    #[error("the driver of {address} was not changed: {what}; choose another card, or add --force")]
+    #[error("the driver of {address} was not changed: {description}; choose another card, or add --force")]
     Managed {
         /// PCI address of the card.
         address: PciAddress,
         /// How this machine uses the card.
-        what: String,
+        description: String,
     },
     /// A process uses the card.
     #[error(
@@ -112,12 +112,12 @@ pub enum BindError {
     )]
     NoIommu(PciAddress),
     /// A kernel module can't be loaded.
-    #[error("the kernel module {module} can't be loaded ({said}): {}", package(.module))]
+    #[error("the kernel module {module} can't be loaded ({message}): {}", package(.module))]
     Module {
         /// Name of the module.
         module: String,
         /// Error output of modprobe.
-        said: String,
+        message: String,
     },
     /// The kernel rejected a step.
     #[error("the step `{step}` failed ({error}); {address} is {}", now(.driver))]
@@ -196,7 +196,7 @@ fn not_bound(
     match failed {
         Some((Step::Load(module), error)) => BindError::Module {
             module: module.clone(),
-            said: error.to_string(),
+            message: error.to_string(),
         },
         Some((step, error)) => BindError::Step {
             address,
@@ -218,8 +218,8 @@ fn bind_in(system: &System, kernel: &dyn Kernel, wish: &Wish, used: Option<Strin
     if let (Mode::Bifurcated, Some(driver)) = (card.mode(), card.driver.clone()) {
         return Err(BindError::Bifurcated { address, driver });
     }
-    if let Some(what) = used.filter(|_| !wish.force) {
-        return Err(BindError::Managed { address, what });
+    if let Some(description) = used.filter(|_| !wish.force) {
+        return Err(BindError::Managed { address, description });
     }
     let driver = wish.driver.clone().unwrap_or(card.best_driver().into());
     let with_iommu = card.has_iommu();
@@ -284,13 +284,13 @@ fn unbind_in(system: &System, kernel: &dyn Kernel, wish: &Wish) -> Result<Done, 
     let address = wish.card;
     let card = card(system, address)?;
     let folder = system.folder(address);
-    let lent = DRIVERS.iter().find(|driver| card.driver.as_deref() == Some(**driver));
+    let dpdk_driver = DRIVERS.iter().find(|driver| card.driver.as_deref() == Some(**driver));
     let mut steps = vec![choose(system, address, "")];
-    if let Some(driver) = lent {
+    if let Some(driver) = dpdk_driver {
         free(system, &card, wish)?;
         steps.push(hand(system, address, driver, "unbind"));
     }
-    if lent.is_some() || card.driver.is_none() {
+    if dpdk_driver.is_some() || card.driver.is_none() {
         // A kernel driver claims the card only if the driver's module is loaded. A built-in driver has no module to
         // load.
         let alias = fs::read_to_string(folder.join("modalias")).unwrap_or_default();
@@ -300,7 +300,7 @@ fn unbind_in(system: &System, kernel: &dyn Kernel, wish: &Wish) -> Result<Done, 
             text: address.to_string(),
         });
     }
-    let mut rule = rule(system, address, lent.unwrap_or(&""), false);
+    let mut rule = rule(system, address, dpdk_driver.unwrap_or(&""), false);
     let is_saved = rule.path.exists();
     if !wish.dry_run {
         for step in &steps {
@@ -385,10 +385,10 @@ fn choose(system: &System, address: PciAddress, driver: &str) -> Step {
     }
 }
 
-/// Bind a card to a driver, or unbind a card from a driver. `what` is `bind` or `unbind`.
-fn hand(system: &System, address: PciAddress, driver: &str, what: &str) -> Step {
+/// Bind a card to a driver, or unbind a card from a driver. `description` is `bind` or `unbind`.
+fn hand(system: &System, address: PciAddress, driver: &str, description: &str) -> Step {
     Step::Write {
-        path: system.path(&format!("sys/bus/pci/drivers/{driver}/{what}")),
+        path: system.path(&format!("sys/bus/pci/drivers/{driver}/{description}")),
         text: address.to_string(),
     }
 }

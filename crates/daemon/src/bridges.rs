@@ -148,17 +148,17 @@ impl Control {
         let Some(interface) = plane.snapshot().interface(interface) else {
             return false;
         };
-        let what = if up { "up" } else { "down" };
+        let state = if up { "up" } else { "down" };
         match self.set_port_link(usize::from(interface.port), up) {
             Ok(()) => {
                 tracing::info!(
-                    "{}: the link is set {what}, as the link of the other bridge interface",
+                    "{}: the link is set {state}, as the link of the other bridge interface",
                     interface.name
                 );
                 true
             }
             Err(error) => {
-                tracing::warn!("{}: the link can't be set {what}: {error}", interface.name);
+                tracing::warn!("{}: the link can't be set {state}: {error}", interface.name);
                 false
             }
         }

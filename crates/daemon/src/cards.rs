@@ -62,7 +62,7 @@ pub(crate) fn complete(config: &Config, ports: &mut [Outlook]) {
             ));
         }
         port.limits
-            .extend(far(&topology, place, &config.cores).map(DriverLimit::note));
+            .extend(remote_cores(&topology, place, &config.cores).map(DriverLimit::note));
     }
 }
 
@@ -96,15 +96,15 @@ fn listener(socket: &Path) -> Option<u32> {
 }
 
 /// Warning if no worker is on the NUMA node of a device. The warning lists the cores on the device's node.
-fn far(topology: &Topology, device: usize, workers: &[u16]) -> Option<String> {
+fn remote_cores(topology: &Topology, device: usize, workers: &[u16]) -> Option<String> {
     let node = topology.devices.get(device)?.node?;
     let sites = topology.cores.iter().filter(|site| site.node == node);
-    let near: Vec<u16> = sites.map(|site| site.core).collect();
-    if near.is_empty() || workers.iter().any(|worker| near.contains(worker)) {
+    let local_cores: Vec<u16> = sites.map(|site| site.core).collect();
+    if local_cores.is_empty() || workers.iter().any(|worker| local_cores.contains(worker)) {
         return None;
     }
     let list = |cores: &[u16]| cores.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
-    let nearest = list(&near[..near.len().min(workers.len())]);
+    let nearest = list(&local_cores[..local_cores.len().min(workers.len())]);
     Some(format!(
         "the device is on NUMA node {node}, but no worker's core ({}) is: each frame crosses between sockets (cores \
          on this node: workers = [{nearest}])",
@@ -149,10 +149,10 @@ pub(crate) fn device_fault(interface: &str, text: &str) -> Fault {
 
 /// Split an error of the driver layer into message and hint. A colon separates the two.
 fn parted(key: Vec<String>, before: &str, text: &str) -> Fault {
-    let (what, hint) = text.split_once(": ").unwrap_or((text, ""));
+    let (description, hint) = text.split_once(": ").unwrap_or((text, ""));
     Fault {
         key,
-        what: format!("{before}{what}"),
+        description: format!("{before}{description}"),
         hint: (!hint.is_empty()).then(|| hint.to_owned()),
     }
 }
@@ -182,10 +182,10 @@ mod tests {
                 "the device is on NUMA node 1, but no worker's core (0, 2) is: each frame crosses between sockets (cores on this node: workers = [1, 3])"
                     .to_owned()
             ),
-            far(&topology, 0, &[0, 2])
+            remote_cores(&topology, 0, &[0, 2])
         );
-        assert_eq!(None, far(&topology, 0, &[0, 3]));
-        assert_eq!(None, far(&topology, 1, &[0, 2]));
+        assert_eq!(None, remote_cores(&topology, 0, &[0, 3]));
+        assert_eq!(None, remote_cores(&topology, 1, &[0, 2]));
     }
 
     #[test]
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn fault_of_the_driver_layer_is_parted_into_what_is_wrong_and_what_to_do() {
         let fault = device_fault("a", "0000:00:02.0 has no driver: run sluice bind 0000:00:02.0 as root");
-        assert_eq!("a: 0000:00:02.0 has no driver", fault.what);
+        assert_eq!("a: 0000:00:02.0 has no driver", fault.description);
         assert_eq!(Some("run sluice bind 0000:00:02.0 as root".into()), fault.hint);
         assert_eq!(None, device_fault("a", "bad").hint);
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use sluice_config::config::InterfaceIndex;
-use sluice_config::{Config, MOST_ROUTERS, Machine, Numbering, Valid};
+use sluice_config::{Config, MAX_ROUTERS, Machine, Numbering, Valid};
 use sluice_dpdk::interface::Interface;
 use sluice_dpdk::{Devices, Port, tsc};
 use sluice_engine::control::plane::ControlPlane;
@@ -20,14 +20,14 @@ use sluice_filter::FilterError;
 use crate::alerts::{Alerts, Queues};
 use crate::api;
 use crate::compiling::Compiler;
-use crate::desk::{Desk, Gone};
 use crate::devices::{Closing, Known};
 use crate::eve::{Eve, Scene};
+use crate::handle::{AsyncHandle, WorkerEnded};
 use crate::host::{Hosts, KernelLink};
 use crate::hosts;
 use crate::lowering::{PoolNames, Rules, SignatureReport};
-use crate::numbers::Resting;
-use crate::routing::{Hearings, Standing};
+use crate::numbers::NumberQuarantine;
+use crate::routing::{FeedStatus, RouteFeeds};
 use crate::rules::RunningRules;
 use crate::shares::Shares;
 use crate::sites::SitesService;
@@ -68,7 +68,7 @@ pub struct Control {
     config: Mutex<Arc<Valid<Config>>>,
     /// Serialises commits.
     pub(crate) committing: tokio::sync::Mutex<()>,
-    desks: Vec<tokio::sync::Mutex<Desk>>,
+    handles: Vec<tokio::sync::Mutex<AsyncHandle>>,
     /// Counters of the workers.
     pub(crate) counters: Vec<Arc<WorkerCounters>>,
     /// Devices of all ports.
@@ -86,7 +86,7 @@ pub struct Control {
     /// Wall-clock time at which the engine's clock started.
     pub(crate) started: SystemTime,
     /// Monotonic time at which the engine's clock started.
-    pub(crate) began: Instant,
+    pub(crate) started_at: Instant,
     /// Watchdog of the workers.
     pub(crate) watchdog: Watchdog,
     loads: Mutex<Vec<Load>>,
@@ -103,11 +103,11 @@ pub struct Control {
     /// Subscriber service; `None` without subscriber sites.
     pub(crate) sites: Option<SitesService>,
     /// Quarantined numbers of removed interfaces and routers.
-    resting: Mutex<Resting>,
+    quarantine: Mutex<NumberQuarantine>,
     /// Serialises compilations.
     pub(crate) compiling: tokio::sync::Mutex<()>,
     /// Route feeds from routing daemons.
-    hearings: Mutex<Hearings>,
+    route_feeds: Mutex<RouteFeeds>,
     /// Uplinks. Lock order: `uplinks` before `plane`.
     uplinks: Mutex<Uplinks>,
     /// Number of requests whose handler panicked.
@@ -122,12 +122,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Guard: until the guard is dropped, no shard moves, no worker takes over a shard, and no other task commits.
-pub(crate) struct Standstill<'c> {
+pub(crate) struct ShardMovePause<'c> {
     _one: tokio::sync::MutexGuard<'c, ()>,
     assist: Option<Arc<Assist>>,
 }
 
-impl Drop for Standstill<'_> {
+impl Drop for ShardMovePause<'_> {
     fn drop(&mut self) {
         if let Some(assist) = &self.assist {
             assist.resume();
@@ -137,18 +137,18 @@ impl Drop for Standstill<'_> {
 
 impl Control {
     /// Wait until no shard is moving and assisting workers have returned all shards. Then prevent new moves.
-    pub(crate) async fn stand_still(&self) -> Standstill<'_> {
-        let still = Standstill {
+    pub(crate) async fn pause_shard_moves(&self) -> ShardMovePause<'_> {
+        let pause = ShardMovePause {
             _one: self.committing.lock().await,
             assist: self.plane().start_parameters().assist.clone(),
         };
-        if let Some(assist) = &still.assist {
+        if let Some(assist) = &pause.assist {
             assist.pause();
             while !assist.is_quiet() {
                 tokio::time::sleep(STEP).await;
             }
         }
-        still
+        pause
     }
 
     /// Create the control of a running data plane. The workers are passed separately.
@@ -161,13 +161,13 @@ impl Control {
         watchdog: Watchdog,
     ) -> Result<(Self, crate::workers::Workers), DaemonError> {
         let counters = running.plane.counters().to_vec();
-        let hosts = hosts::start(&loaded.checked.config, running.plane.snapshot(), &mut running.desks)?;
+        let hosts = hosts::start(&loaded.checked.config, running.plane.snapshot(), &mut running.handles)?;
         let hosts = Arc::new(hosts);
         if let Some(sites) = &running.subscribers {
             sites.live_with(&hosts);
         }
-        let queues = running.desks.iter_mut().filter_map(|desk| {
-            let (alerts, records) = (desk.alerts.take()?, desk.records.take());
+        let queues = running.handles.iter_mut().filter_map(|handle| {
+            let (alerts, records) = (handle.alerts.take()?, handle.records.take());
             Some(Queues { alerts, records })
         });
         let inspection = loaded.checked.config.inspection.as_ref();
@@ -182,15 +182,15 @@ impl Control {
         if let (Some(alerts), Some(inspection)) = (&alerts, &policy.inspection) {
             alerts.learn(policy.inspected, &inspection.rules);
         }
-        let desks = running
-            .desks
+        let handles = running
+            .handles
             .into_iter()
-            .map(|counter| tokio::sync::Mutex::new(Desk::new(counter)));
+            .map(|counter| tokio::sync::Mutex::new(AsyncHandle::new(counter)));
         let control = Self {
             plane: Mutex::new(running.plane),
             config: Mutex::new(Arc::new(loaded.checked.config)),
             committing: tokio::sync::Mutex::new(()),
-            desks: desks.collect(),
+            handles: handles.collect(),
             held_links: Mutex::default(),
             loads: Mutex::new(vec![Load::default(); counters.len()]),
             counters,
@@ -201,18 +201,18 @@ impl Control {
             rules: Mutex::new(running.rules.map(RunningRules::new)),
             machine: loaded.machine,
             started: SystemTime::now()
-                .checked_sub(running.began.elapsed())
+                .checked_sub(running.started_at.elapsed())
                 .unwrap_or(SystemTime::UNIX_EPOCH),
-            began: running.began,
+            started_at: running.started_at,
             watchdog,
             sites: running.subscribers,
             hosts,
             alerts,
             signatures: Mutex::new(Arc::new(running.signatures)),
             compiler: running.compiler,
-            resting: Mutex::default(),
+            quarantine: Mutex::default(),
             compiling: tokio::sync::Mutex::new(()),
-            hearings: Mutex::default(),
+            route_feeds: Mutex::default(),
             uplinks: Mutex::default(),
             panics: AtomicU64::new(0),
         };
@@ -235,8 +235,8 @@ impl Control {
             applications: seeking.as_deref().map(|seeking| &*seeking.names),
         };
         alerts.collect(&scene);
-        alerts.tell_statistics(&scene, self.began.elapsed(), |[written, lost]| {
-            api::inspection::statistics(&self.counters, self.began.elapsed(), [written, lost])
+        alerts.write_statistics(&scene, self.started_at.elapsed(), |[written, lost]| {
+            api::inspection::statistics(&self.counters, self.started_at.elapsed(), [written, lost])
         });
     }
 
@@ -271,13 +271,13 @@ impl Control {
 
     /// Numbers that the next configuration must keep, and quarantined numbers that it must not assign.
     pub(crate) fn numbering(&self) -> Numbering {
-        let room = self.counters.first().map_or(0, |worker| worker.interfaces.len());
-        lock(&self.resting).numbering(&self.config().numbering, [room, MOST_ROUTERS], Instant::now())
+        let capacity = self.counters.first().map_or(0, |worker| worker.interfaces.len());
+        lock(&self.quarantine).numbering(&self.config().numbering, [capacity, MAX_ROUTERS], Instant::now())
     }
 
     /// Replace the running configuration.
     pub(crate) fn set_config(&self, config: Valid<Config>) {
-        lock(&self.resting).follow(&config.numbering, Instant::now());
+        lock(&self.quarantine).follow(&config.numbering, Instant::now());
         *lock(&self.config) = Arc::new(config);
     }
 
@@ -292,19 +292,19 @@ impl Control {
     }
 
     /// Start and stop route feeds according to the running configuration. Must be called within the tokio runtime.
-    pub(crate) fn hear_routes(self: &Arc<Self>) {
-        lock(&self.hearings).follow(self);
+    pub(crate) fn follow_feeds(self: &Arc<Self>) {
+        lock(&self.route_feeds).follow(self);
     }
 
     /// Status of the two route feeds of a router, FPM and kernel. Must not be called while the plane is locked, since
     /// the feeds lock it.
-    pub(crate) fn standings(&self, router: &str) -> [Option<Standing>; 2] {
-        lock(&self.hearings).standings(router)
+    pub(crate) fn statuses(&self, router: &str) -> [Option<FeedStatus>; 2] {
+        lock(&self.route_feeds).statuses(router)
     }
 
     /// Update the interfaces of routers' namespaces. The route feeds use these interfaces to resolve kernel interfaces.
-    pub(crate) fn know_links(&self, links: &[KernelLink]) {
-        lock(&self.hearings).know(links);
+    pub(crate) fn set_kernel_links(&self, links: &[KernelLink]) {
+        lock(&self.route_feeds).set_links(links);
     }
 
     /// Result of loading the signature files.
@@ -329,7 +329,7 @@ impl Control {
 
     /// Number of workers.
     pub(crate) fn workers(&self) -> usize {
-        self.desks.len()
+        self.handles.len()
     }
 
     /// Load of a worker in the last second.
@@ -338,20 +338,20 @@ impl Control {
     }
 
     /// Send a request to a worker and wait for the reply.
-    pub(crate) async fn ask(&self, worker: usize, request: Request) -> Result<Reply, Gone> {
-        self.desk(worker).await?.ask(request).await
+    pub(crate) async fn ask(&self, worker: usize, request: Request) -> Result<Reply, WorkerEnded> {
+        self.handle(worker).await?.ask(request).await
     }
 
     /// Lock a worker's request queue for exclusive access until the guard is dropped.
-    pub(crate) async fn desk(&self, worker: usize) -> Result<tokio::sync::MutexGuard<'_, Desk>, Gone> {
-        match self.desks.get(worker) {
-            Some(desk) => Ok(desk.lock().await),
-            None => Err(Gone),
+    pub(crate) async fn handle(&self, worker: usize) -> Result<tokio::sync::MutexGuard<'_, AsyncHandle>, WorkerEnded> {
+        match self.handles.get(worker) {
+            Some(handle) => Ok(handle.lock().await),
+            None => Err(WorkerEnded),
         }
     }
 
     /// Send a request to the worker that owns the neighbour tables.
-    pub(crate) async fn ask_owner(&self, request: Request) -> Result<Reply, Gone> {
+    pub(crate) async fn request_owner(&self, request: Request) -> Result<Reply, WorkerEnded> {
         let owner = self.plane().snapshot().owner;
         self.ask(owner.into(), request).await
     }
@@ -360,14 +360,14 @@ impl Control {
     ///
     /// # Errors
     /// The worker has ended.
-    pub(crate) async fn set_neighbours(&self) -> Result<(), Gone> {
+    pub(crate) async fn set_neighbours(&self) -> Result<(), WorkerEnded> {
         for neighbour in &self.config().neighbours {
             let request = Request::SetNeighbour {
                 interface: neighbour.interface,
                 address: neighbour.address.into(),
                 mac: neighbour.mac.bytes(),
             };
-            if !matches!(self.ask_owner(request).await?, Reply::Done) {
+            if !matches!(self.request_owner(request).await?, Reply::Done) {
                 tracing::warn!("the table has no space for the static neighbour {}", neighbour.address);
             }
         }
@@ -420,7 +420,7 @@ impl Control {
 
     /// Current time on the workers' clock, in nanoseconds.
     pub(crate) fn nanoseconds(&self) -> u64 {
-        self.began.elapsed().as_nanos() as u64
+        self.started_at.elapsed().as_nanos() as u64
     }
 
     /// Run the periodic tasks; runs for the life of the process.
@@ -434,11 +434,11 @@ impl Control {
             tick.tick().await;
             {
                 let mut plane = self.plane();
-                plane.follow_changes(Now::at(self.nanoseconds()));
+                plane.publish_changes(Now::at(self.nanoseconds()));
                 plane.collect();
             }
             self.collect_alerts();
-            self.tell_conflict();
+            self.log_conflict();
             crate::api::sets::expire(self);
             if let Some(rules) = &*self.rules() {
                 crate::filter::write_log(&self.config(), rules.list());
@@ -457,7 +457,7 @@ impl Control {
     }
 
     /// Log an address conflict: another host uses one of the gateway's addresses. At most ten conflicts per second are logged.
-    fn tell_conflict(&self) {
+    fn log_conflict(&self) {
         let plane = self.plane();
         let Some(conflict) = plane.conflicts().take() else {
             return;

@@ -17,7 +17,7 @@ use sluice_engine::snapshot::Senders;
 use sluice_engine::worker::request::{Reply, Request};
 
 use crate::control::Control;
-use crate::desk::Gone;
+use crate::handle::WorkerEnded;
 use crate::ports::{Outlook, outlook, port_plan};
 use crate::{DaemonError, lowering, start};
 
@@ -32,7 +32,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Polling interval while a port is waiting to be closed.
-const LOOK: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Maximum wait at the end of the process for devices that are being closed. The e1000e driver polls the registers of a
 /// removed card for half a minute.
@@ -54,7 +54,7 @@ struct Absent {
     retry: Instant,
     pause: Duration,
     /// Error of the last attempt to open the device.
-    said: String,
+    message: String,
 }
 
 impl Absent {
@@ -63,7 +63,7 @@ impl Absent {
             closing,
             retry: Instant::now() + FIRST_PAUSE,
             pause: FIRST_PAUSE,
-            said: String::new(),
+            message: String::new(),
         }
     }
 
@@ -73,9 +73,9 @@ impl Absent {
 
     /// Record a failed attempt to open the device. Repetitions of the same error are not logged.
     fn failed(&mut self, name: &str, why: String) {
-        if self.said != why {
+        if self.message != why {
             tracing::warn!("{name}: the device is back but can't be opened: {why}");
-            self.said = why;
+            self.message = why;
         }
         self.retry = Instant::now() + self.pause;
         self.pause = (2 * self.pause).min(LONGEST_PAUSE);
@@ -88,11 +88,11 @@ pub(crate) struct Closing(Mutex<Vec<(String, Arc<AtomicBool>)>>);
 
 impl Closing {
     /// Close a port once no API request refers to it. The returned flag is true until the port is closed.
-    fn begin(&self, port: Arc<Port>) -> Arc<AtomicBool> {
+    fn start(&self, port: Arc<Port>) -> Arc<AtomicBool> {
         let name = port.name().to_owned();
         self.run(name, move || {
             while Arc::strong_count(&port) > 1 {
-                std::thread::sleep(LOOK);
+                std::thread::sleep(POLL_INTERVAL);
             }
             drop(port);
         })
@@ -127,7 +127,7 @@ impl Closing {
                 return all.drain(..).map(|(name, _)| name).collect();
             }
             drop(all);
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }
@@ -140,7 +140,7 @@ pub(crate) struct Opened<'c> {
 
 impl Opened<'_> {
     /// Keep the ports, because the commit succeeded and workers receive from them.
-    pub(crate) async fn keep(mut self) -> Result<(), Gone> {
+    pub(crate) async fn keep(mut self) -> Result<(), WorkerEnded> {
         for place in std::mem::take(&mut self.places) {
             self.control.renew(place).await?;
         }
@@ -153,7 +153,7 @@ impl Drop for Opened<'_> {
         for &place in &self.places {
             // No worker has processed a renewal request for the port, so no worker uses the port.
             if let Some(port) = self.control.devices.detach(place) {
-                self.control.closing.begin(port);
+                self.control.closing.start(port);
             }
         }
     }
@@ -176,7 +176,7 @@ impl Control {
     }
 
     /// Make every worker switch to the current device of a port.
-    async fn renew(&self, port: PortIndex) -> Result<(), Gone> {
+    async fn renew(&self, port: PortIndex) -> Result<(), WorkerEnded> {
         for worker in 0..self.workers() {
             let receives = self.devices.receives(worker as WorkerIndex, port);
             // A worker rejects the request while a shard is moving.
@@ -184,20 +184,20 @@ impl Control {
                 self.ask(worker, Request::RenewPort { port, receives }).await?,
                 Reply::Done
             ) {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
         }
         Ok(())
     }
 
     /// Wait until no worker uses a port that was removed from the set of ports, then close the port.
-    async fn release(&self, place: PortIndex, port: Arc<Port>) -> Result<Arc<AtomicBool>, Gone> {
-        if let Err(gone) = self.renew(place).await {
+    async fn release(&self, place: PortIndex, port: Arc<Port>) -> Result<Arc<AtomicBool>, WorkerEnded> {
+        if let Err(removed) = self.renew(place).await {
             // A worker that has not processed the renewal request may still use the port.
             std::mem::forget(port);
-            return Err(gone);
+            return Err(removed);
         }
-        Ok(self.closing.begin(port))
+        Ok(self.closing.start(port))
     }
 
     /// Close the ports of removed devices, and open the ports of returned devices. Runs for the life of the process.
@@ -207,8 +207,8 @@ impl Control {
         loop {
             let config = self.config();
             for (place, index) in lowering::ports(&config) {
-                let gone = match self.devices.port(place) {
-                    Some(port) => port.is_gone(),
+                let removed = match self.devices.port(place) {
+                    Some(port) => port.is_removed(),
                     None => {
                         let absent = absent.entry(place).or_insert_with(|| Absent::new(Default::default()));
                         if absent.is_due() && self.return_device(&config, (place, index), absent).await.is_err() {
@@ -218,14 +218,14 @@ impl Control {
                     }
                 };
                 absent.remove(&place);
-                if !gone && self.follow_members(place, &mut members).await.is_err() {
+                if !removed && self.follow_members(place, &mut members).await.is_err() {
                     return;
                 }
-                if gone {
+                if removed {
                     match self.lose_device(place).await {
                         Ok(Some(closing)) => drop(absent.insert(place, Absent::new(closing))),
                         Ok(None) => {}
-                        Err(Gone) => return,
+                        Err(WorkerEnded) => return,
                     }
                 }
             }
@@ -234,8 +234,8 @@ impl Control {
     }
 
     /// Handle the removal of a port's device.
-    async fn lose_device(&self, place: PortIndex) -> Result<Option<Arc<AtomicBool>>, Gone> {
-        let _still = self.stand_still().await;
+    async fn lose_device(&self, place: PortIndex) -> Result<Option<Arc<AtomicBool>>, WorkerEnded> {
+        let _pause = self.pause_shard_moves().await;
         let Some(port) = self.devices.detach(place) else {
             return Ok(None);
         };
@@ -250,13 +250,13 @@ impl Control {
     }
 
     /// Remove absent members from a bond, and add members that returned.
-    async fn follow_members(&self, place: PortIndex, absent: &mut HashMap<Device, Absent>) -> Result<(), Gone> {
+    async fn follow_members(&self, place: PortIndex, absent: &mut HashMap<Device, Absent>) -> Result<(), WorkerEnded> {
         let Some(port) = self.devices.port(place) else {
             return Ok(());
         };
         let lost = port.lost_members();
         if !lost.is_empty() {
-            let _still = self.stand_still().await;
+            let _pause = self.pause_shard_moves().await;
             self.devices.pause(place, &port);
             self.renew(place).await?;
             let parted = port.part_members();
@@ -280,7 +280,7 @@ impl Control {
             if !known.is_due() || limits().iter().any(|limit| limit.fatal) {
                 continue;
             }
-            let _still = self.stand_still().await;
+            let _pause = self.pause_shard_moves().await;
             let (bond, wanted) = (port.clone(), device.clone());
             let opened = blocking(move || bond.open_member(&wanted)).await;
             let joined = match opened {
@@ -309,7 +309,7 @@ impl Control {
         config: &Config,
         (place, index): (PortIndex, InterfaceIndex),
         absent: &mut Absent,
-    ) -> Result<(), Gone> {
+    ) -> Result<(), WorkerEnded> {
         let Some(Ok(wanted)) = port_plan(config, index) else {
             return Ok(());
         };
@@ -319,7 +319,7 @@ impl Control {
             absent.retry = Instant::now() + FIRST_PAUSE;
             return Ok(());
         }
-        let _still = self.stand_still().await;
+        let _pause = self.pause_shard_moves().await;
         if self.devices.port(place).is_some() || self.config().numbering.ports != config.numbering.ports {
             return Ok(());
         }
@@ -419,9 +419,9 @@ impl Control {
             if running.numbering.ports.of(&outlook.plan.name).is_some() {
                 continue;
             }
-            let fault = |what: String| Fault {
+            let fault = |description: String| Fault {
                 key: ["interfaces", &outlook.plan.name, "device"].map(str::to_owned).to_vec(),
-                what,
+                description,
                 hint: None,
             };
             let faults = outlook.faults(config);
@@ -431,7 +431,7 @@ impl Control {
             let places = self.plane().start_parameters().ports;
             if usize::from(place) >= places {
                 let port = outlook.plan.name.clone();
-                return Err(vec![fault(SetError::NoPlace { port, places }.to_string())]);
+                return Err(vec![fault(SetError::NoFreeIndex { port, places }.to_string())]);
             }
             if !dry_run {
                 let opening = self.open_device(place, outlook.plan.clone(), index).await;
@@ -443,16 +443,16 @@ impl Control {
     }
 
     /// Close the devices that only the previous configuration `before` had.
-    pub(crate) async fn close_removed(&self, before: &Config) -> Result<(), Gone> {
+    pub(crate) async fn close_removed(&self, before: &Config) -> Result<(), WorkerEnded> {
         let running = self.config();
-        for (place, name) in crate::numbers::gone(&before.numbering.ports, &running.numbering.ports) {
+        for (place, name) in crate::numbers::removed(&before.numbering.ports, &running.numbering.ports) {
             let place = place as PortIndex;
             if let Some(port) = self.devices.detach(place) {
                 let closing = self.release(place, port).await?;
                 // Wait a while for the close to complete, since the next commit may add the device again.
                 let deadline = Instant::now() + PATIENCE;
                 while closing.load(Ordering::Relaxed) && Instant::now() < deadline {
-                    tokio::time::sleep(LOOK).await;
+                    tokio::time::sleep(POLL_INTERVAL).await;
                 }
                 tracing::info!("{name}: the device is closed");
             }

@@ -119,25 +119,25 @@ fn ask(socket: &Path, path: &str) -> String {
     answer
 }
 
-/// Serve the control API, with a handler that panics, until `asks` returns.
-fn served<T: Send>(control: &Arc<Control>, socket: &Path, asks: impl FnOnce(&Path) -> T + Send) -> T {
+/// Serve the control API, with a handler that panics, until `request` returns.
+fn served<T: Send>(control: &Arc<Control>, socket: &Path, request: impl FnOnce(&Path) -> T + Send) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime");
     let _inside = runtime.enter();
     let listener = tokio::net::UnixListener::bind(socket).expect("a socket");
     let routes = api::routes().route("/v1/panic", get(panics));
-    let (tell, told) = tokio::sync::oneshot::channel();
+    let (finish, finished) = tokio::sync::oneshot::channel();
     std::thread::scope(|scope| {
         let asking = scope.spawn(|| {
-            let answer = asks(socket);
-            let _ = tell.send(());
+            let answer = request(socket);
+            let _ = finish.send(());
             answer
         });
         runtime.block_on(async {
             tokio::select! {
                 ended = axum::serve(listener, api::guarded(routes, control.clone())) => ended.expect("it serves"),
-                // A failed assertion in `asks` drops the sender, which ends the wait.
-                _ = told => {}
+                // A failed assertion in `request` drops the sender, which ends the wait.
+                _ = finished => {}
             }
         });
         asking.join().expect("every answer is as it should be")
@@ -211,10 +211,10 @@ fn list_that_is_asked_for_in_the_middle_of_a_move_waits_and_the_shard_does_not()
     let order = std::cell::RefCell::new(Vec::new());
     // Lock the request queue for some time, as the handler of a long session list does.
     let list = async |name, milliseconds| {
-        let asked = control.desk(0).await;
+        let locked = control.handle(0).await;
         tokio::time::sleep(Duration::from_millis(milliseconds)).await;
         order.borrow_mut().push(name);
-        drop(asked);
+        drop(locked);
     };
     let moving = async {
         let moved = control.move_shard(Move { shard: 0, to: 1 }).await;
@@ -287,14 +287,14 @@ impl Handover for Faulty {
 #[test]
 fn panic_of_a_worker_ends_the_process_and_names_its_core() {
     if let Some(output) = scenario("faults::panic_of_a_worker_ends_the_process_and_names_its_core") {
-        let said = String::from_utf8_lossy(&output.stderr);
+        let stderr_text = String::from_utf8_lossy(&output.stderr);
         // The signal is SIGABRT, which supervisors treat as a failure.
-        assert_eq!(Some(6), output.status.signal(), "{said}");
-        assert!(said.contains("worker 0 on core"), "{said}");
-        assert!(said.contains("a fault in a driver"), "{said}");
+        assert_eq!(Some(6), output.status.signal(), "{stderr_text}");
+        assert!(stderr_text.contains("worker 0 on core"), "{stderr_text}");
+        assert!(stderr_text.contains("a fault in a driver"), "{stderr_text}");
         return;
     }
-    log::begin(LogLevel::Error);
+    log::start(LogLevel::Error);
     let folder = tempfile::tempdir().expect("a folder");
     let loaded = loaded(folder.path(), "[interfaces.a]\ndevice = \"null:\"\n");
     let mut running = start(&loaded).unwrap_or_else(|error| panic!("{error}"));
@@ -310,7 +310,7 @@ fn panic_of_a_worker_ends_the_process_and_names_its_core() {
         vec![worker],
         cores,
         (waiting(&loaded.checked.config), vec![running.devices.queues(0)]),
-        running.began,
+        running.started_at,
     )
     .unwrap_or_else(|error| panic!("{error}"));
     loop {

@@ -75,12 +75,12 @@ impl Log {
         let from = self.bytes.saturating_sub(LONGEST_LINE);
         let mut tail = vec![0; (self.bytes - from) as usize];
         self.file.read_exact_at(&mut tail, from)?;
-        let begin = tail.iter().rposition(|&byte| byte == b'\n').map(|at| at + 1);
-        match begin {
+        let line_start = tail.iter().rposition(|&byte| byte == b'\n').map(|at| at + 1);
+        match line_start {
             _ if tail.is_empty() => Ok(()),
-            Some(begin) if begin == tail.len() => Ok(()),
+            Some(line_start) if line_start == tail.len() => Ok(()),
             // An incomplete record of this program is removed. A line of another program is kept and terminated.
-            Some(begin) if tail[begin] == b'{' => self.cut(from + begin as u64),
+            Some(line_start) if tail[line_start] == b'{' => self.cut(from + line_start as u64),
             None if from == 0 && tail[0] == b'{' => self.cut(0),
             _ => self.append(b"\n"),
         }
@@ -373,7 +373,7 @@ mod tests {
         assert!(found.len() > 50);
         for path in found {
             let text = fs::read_to_string(&path).unwrap();
-            for way in [
+            for function in [
                 "File::create",
                 "OpenOptions",
                 "File::options",
@@ -381,10 +381,10 @@ mod tests {
                 "fs::rename(",
             ] {
                 // The control socket is created in a separate folder and renamed.
-                let is_socket = path.ends_with("src/socket.rs") && way == "fs::rename(";
+                let is_socket = path.ends_with("src/socket.rs") && function == "fs::rename(";
                 assert!(
-                    is_socket || !shipped(&text).contains(way),
-                    "{way} in {}",
+                    is_socket || !shipped(&text).contains(function),
+                    "{function} in {}",
                     path.display()
                 );
             }

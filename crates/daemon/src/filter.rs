@@ -44,14 +44,14 @@ impl fmt::Display for FilterOutlook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             rules,
-            combinations: [four, six],
+            combinations: [v4, v6],
             bytes,
             built,
         } = self;
         let bytes = sluice_config::memory::Bytes(*bytes as u64);
         write!(
             f,
-            "filter of {rules} rules: {four} IPv4 and {six} IPv6 combinations in {bytes}, built in {:.1} ms",
+            "filter of {rules} rules: {v4} IPv4 and {v6} IPv6 combinations in {bytes}, built in {:.1} ms",
             built.as_secs_f64() * 1e3
         )
     }
@@ -62,15 +62,15 @@ impl fmt::Display for FilterOutlook {
 /// # Errors
 /// The matcher would exceed its memory limit.
 pub fn filter_outlook(config: &Config) -> Result<Option<FilterOutlook>, Fault> {
-    let begin = Instant::now();
+    let start = Instant::now();
     let filters = lowering::filters(config, None).map_err(|error| {
         filter_fault(&error).unwrap_or_else(|| Fault {
             key: vec!["filter".into()],
-            what: error.to_string(),
+            description: error.to_string(),
             hint: None,
         })
     })?;
-    Ok(filters.map(|rules| FilterOutlook::of(&rules, begin.elapsed())))
+    Ok(filters.map(|rules| FilterOutlook::of(&rules, start.elapsed())))
 }
 
 /// Convert an error of the matcher or of an application name to a fault of the configuration. Returns `None` for other
@@ -79,7 +79,7 @@ pub(crate) fn filter_fault(error: &LoweringError) -> Option<Fault> {
     match error {
         LoweringError::Filter(error) => Some(Fault {
             key: ["filter", "matcher"].map(str::to_owned).to_vec(),
-            what: error.to_string(),
+            description: error.to_string(),
             hint: Some(
                 "raise `trie-memory` in [filter], or remove `matcher`: the default, `best`, supports any \
                  rules"
@@ -94,7 +94,7 @@ pub(crate) fn filter_fault(error: &LoweringError) -> Option<Fault> {
                 "application".into(),
                 format!("[{}]", unknown.place),
             ],
-            what: format!("there is no application `{}`", unknown.name),
+            description: format!("there is no application `{}`", unknown.name),
             hint: unknown
                 .hint
                 .clone()
@@ -176,16 +176,16 @@ pub(crate) enum Out {
 /// Look up where the routes of a router send a packet with source `from` and destination `to`.
 pub(crate) fn leads_to(plane: &ControlPlane, router: u16, from: IpAddr, to: IpAddr) -> Option<Out> {
     let lookup = plane.snapshot().sources.lookup(router, from.into());
-    let paths = ForwardingState {
+    let forwarding = ForwardingState {
         fib: plane.fib().reader(),
         next_hops: plane.next_hops().table(),
         neighbours: plane.neighbours().clone(),
     };
     let found = match to {
-        IpAddr::V4(address) => paths.find::<V4>(lookup, address.to_bits(), || 0),
+        IpAddr::V4(address) => forwarding.find::<V4>(lookup, address.to_bits(), || 0),
         IpAddr::V6(address) => {
             let bits = address.to_bits();
-            paths.find::<V6>(lookup, [(bits >> 64) as u64, bits as u64], || 0)
+            forwarding.find::<V6>(lookup, [(bits >> 64) as u64, bits as u64], || 0)
         }
     };
     match found {
@@ -229,10 +229,10 @@ mod tests {
             of: vec![[2, 0, 0, 0, 0, 1]],
         };
         let stations = MacTable::new([&known].into_iter()).unwrap();
-        let asked = |request: &FilterRequest| with_request(Header::<u32>::new(1, 2), request, &stations);
-        let bare = asked(&FilterRequest::default());
+        let headers = |request: &FilterRequest| with_request(Header::<u32>::new(1, 2), request, &stations);
+        let bare = headers(&FilterRequest::default());
         assert_eq!(Header::new(1, 2), bare);
-        let whole = asked(&FilterRequest {
+        let whole = headers(&FilterRequest {
             from_mac: Some("02:00:00:00:00:01".parse().unwrap()),
             dscp: Some("ef".parse().unwrap()),
             ecn: Some("ect0".parse().unwrap()),

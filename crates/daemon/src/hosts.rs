@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use sluice_config::Config;
-use sluice_config::config::{RouterIndex, Way};
+use sluice_config::config::{RouteNextHop, RouterIndex};
 use sluice_engine::snapshot::Snapshot;
 use sluice_engine::worker::request::WorkerHandle;
 use sluice_route::Address;
@@ -45,14 +45,14 @@ pub(crate) fn routers(config: &Config, policy: &Snapshot) -> Vec<HostRouter> {
                     .collect(),
             })
             .collect(),
-        uplinks: [false, true].map(|six| {
-            let of_family = |own: &Address| plain(*own).is_ipv6() == six && !own.is_link_local();
+        uplinks: [false, true].map(|v6| {
+            let of_family = |own: &Address| plain(*own).is_ipv6() == v6 && !own.is_link_local();
             let first = || {
                 interfaces(number)
                     .find(|(_, interface)| interface.link.addresses.iter().any(|(own, _)| of_family(own)))
                     .map(|(index, _)| index)
             };
-            default_route(config, number, six).or_else(first)
+            default_route(config, number, v6).or_else(first)
         }),
     };
     let with_hosts = (0..)
@@ -69,24 +69,25 @@ fn plain(address: Address) -> IpAddr {
 }
 
 /// Interface of a router's configured default route with the lowest distance.
-fn default_route(config: &Config, router: RouterIndex, six: bool) -> Option<u16> {
+fn default_route(config: &Config, router: RouterIndex, v6: bool) -> Option<u16> {
     let routes = config.routes.iter().filter(|route| route.router == router);
     let defaults = routes.filter(|route| {
         let net = route.to.net();
-        net.prefix_len() == 0 && net.addr().is_ipv6() == six
+        net.prefix_len() == 0 && net.addr().is_ipv6() == v6
     });
-    let ways = defaults.filter_map(|route| match route.way {
-        Way::Gateway(_, interface) | Way::Link(interface) => Some((route.distance, interface)),
-        Way::Recursive(_) | Way::Nowhere(_) => None,
+    let next_hops = defaults.filter_map(|route| match route.next_hop {
+        RouteNextHop::Gateway(_, interface) | RouteNextHop::Link(interface) => Some((route.distance, interface)),
+        RouteNextHop::Recursive(_) | RouteNextHop::Discard(_) => None,
     });
-    ways.min_by_key(|(distance, _)| *distance)
+    next_hops
+        .min_by_key(|(distance, _)| *distance)
         .map(|(_, interface)| interface)
 }
 
 /// Create the host stacks, and connect them with the workers by queues.
-pub(crate) fn start(config: &Config, policy: &Snapshot, desks: &mut [WorkerHandle]) -> Result<Hosts, HostError> {
-    let to_hosts = desks.iter_mut().filter_map(|desk| desk.to_hosts.take()).collect();
-    let from_hosts = desks.iter_mut().find_map(|desk| desk.from_hosts.take());
+pub(crate) fn start(config: &Config, policy: &Snapshot, handles: &mut [WorkerHandle]) -> Result<Hosts, HostError> {
+    let to_hosts = handles.iter_mut().filter_map(|handle| handle.to_hosts.take()).collect();
+    let from_hosts = handles.iter_mut().find_map(|handle| handle.from_hosts.take());
     let queues = Queues { to_hosts, from_hosts };
     Hosts::start(routers(config, policy), queues)
 }
@@ -111,7 +112,7 @@ impl Control {
             for link in &links {
                 self.hosts.set_link(link.index, self.has_link(link.index));
             }
-            self.know_links(&links);
+            self.set_kernel_links(&links);
             tokio::time::sleep(PERIOD).await;
         }
     }

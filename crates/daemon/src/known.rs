@@ -9,7 +9,7 @@ use sluice_inspect::signature::{Id, Signature};
 
 /// Number of generations kept. If a rule of an earlier generation has blocked a flow, alerts of the flow still refer to
 /// that rule.
-const KEPT: usize = 4;
+const CAPACITY: usize = 4;
 
 /// Description of a rule. The rule's conditions, which take most of the memory of a rule, are omitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl KnownRules {
         if self.0.back().is_some_and(|(known, _)| *known == generation) {
             return;
         }
-        if self.0.len() == KEPT {
+        if self.0.len() == CAPACITY {
             self.0.pop_front();
         }
         let known = rules.rules().iter().map(|rule| KnownRule::from(&*rule.signature));
@@ -86,14 +86,14 @@ mod tests {
             // A generation that is registered twice is stored only once.
             known.learn(generation, &rules(generation * 10));
         }
-        let said = |generation, number| {
+        let record = |generation, number| {
             let rule = known.get(RuleNumber { generation, number });
             rule.map(|rule| rule.id.signature)
         };
         assert_eq!(
             [None, Some(20), Some(50), None],
-            [said(1, 0), said(2, 0), said(5, 0), said(6, 0)]
+            [record(1, 0), record(2, 0), record(5, 0), record(6, 0)]
         );
-        assert_eq!(None, said(5, 1));
+        assert_eq!(None, record(5, 1));
     }
 }

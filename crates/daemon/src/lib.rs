@@ -10,13 +10,13 @@ mod cards;
 pub mod compiling;
 mod control;
 pub mod counters;
-mod desk;
 mod devices;
 mod eve;
 #[cfg(test)]
 mod faults;
 mod files;
 mod filter;
+mod handle;
 mod health;
 pub mod host;
 mod hosts;
@@ -114,7 +114,7 @@ pub enum DaemonError {
     Subscribers(#[from] subscribers::SubscribersError),
     /// A worker ended.
     #[error(transparent)]
-    Gone(#[from] desk::Gone),
+    WorkerEnded(#[from] handle::WorkerEnded),
     /// The configuration can't be converted to engine parameters.
     #[error(transparent)]
     Lowering(#[from] lowering::LoweringError),

@@ -48,12 +48,12 @@ impl Control {
             if plane.set_link(number, up)
                 && let Some(interface) = plane.snapshot().interface(number)
             {
-                let what = if up {
+                let state = if up {
                     "up, and routes through the interface are used"
                 } else {
                     "down, and routes through the interface are not used"
                 };
-                tracing::info!("{}: the link is {what}", interface.name);
+                tracing::info!("{}: the link is {state}", interface.name);
             }
         }
     }

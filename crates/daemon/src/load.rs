@@ -35,14 +35,14 @@ pub fn load(path: &Path) -> Result<Loaded, DaemonError> {
 /// The file can't be read, or the configuration is invalid.
 pub fn load_for_replay(path: &Path) -> Result<Loaded, DaemonError> {
     let machine = Machine {
-        cores: (0..=MOST_CORES).collect(),
+        cores: (0..=MAX_CORES).collect(),
         ..machine(EntryBytes::default())?
     };
     checked(path, machine)
 }
 
 /// Highest core number, larger than any that a configuration may contain.
-pub(crate) const MOST_CORES: u16 = 1023;
+pub(crate) const MAX_CORES: u16 = 1023;
 
 /// Read a file. Returns the file's name, as shown in messages, and the file's text.
 ///

@@ -8,7 +8,7 @@ use tracing::Level;
 use tracing_subscriber::fmt::MakeWriter;
 
 /// Start logging. Further calls have no effect.
-pub fn begin(level: LogLevel) {
+pub fn start(level: LogLevel) {
     let level = match level {
         LogLevel::Error => Level::ERROR,
         LogLevel::Warn => Level::WARN,

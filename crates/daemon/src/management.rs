@@ -44,9 +44,9 @@ pub(crate) fn use_of(device: &Device) -> Option<Use> {
         return None;
     }
     let file = |path| fs::read_to_string(path).unwrap_or_default();
-    let (four, six) = (file("/proc/net/route"), file("/proc/net/ipv6_route"));
-    if let Some(interface) = defaults4(&four)
-        .chain(defaults6(&six))
+    let (v4, v6) = (file("/proc/net/route"), file("/proc/net/ipv6_route"));
+    if let Some(interface) = defaults4(&v4)
+        .chain(defaults6(&v6))
         .find(|name| interfaces.contains(name))
     {
         return Some(Use::DefaultRoute(interface));
@@ -128,7 +128,7 @@ fn endpoint(text: &str) -> Option<(IpAddr, u16)> {
         .collect();
     let bytes: Vec<u8> = words?.into_iter().flat_map(u32::to_ne_bytes).collect();
     let address = match <[u8; 4]>::try_from(bytes.as_slice()) {
-        Ok(four) => Ipv4Addr::from(four).into(),
+        Ok(v4) => Ipv4Addr::from(v4).into(),
         Err(_) => Ipv6Addr::from(<[u8; 16]>::try_from(bytes.as_slice()).ok()?).to_canonical(),
     };
     Some((address, u16::from_str_radix(port, 16).ok()?))
@@ -157,16 +157,16 @@ mod tests {
 
     #[test]
     fn default_routes_are_those_of_both_families() {
-        let four = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n\
+        let v4 = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n\
                     eth0\t00000000\t010200C0\t0003\t0\t0\t100\t00000000\t0\t0\t0\n\
                     eth1\t0000A8C0\t00000000\t0001\t0\t0\t100\t0000FFFF\t0\t0\t0\n";
-        assert_eq!(vec!["eth0"], defaults4(four).collect::<Vec<_>>());
+        assert_eq!(vec!["eth0"], defaults4(v4).collect::<Vec<_>>());
         let zero = "0".repeat(32);
-        let six = format!(
+        let v6 = format!(
             "{zero} 00 {zero} 00 fe800000000000000000000000000001 00000400 00000001 00000000 00000003     eth2\n\
              20010db8000000000000000000000000 20 {zero} 00 {zero} 00000100 00000001 00000000 00000001     eth3\n"
         );
-        assert_eq!(vec!["eth2"], defaults6(&six).collect::<Vec<_>>());
+        assert_eq!(vec!["eth2"], defaults6(&v6).collect::<Vec<_>>());
     }
 
     #[test]

@@ -7,29 +7,29 @@ use std::time::{Duration, Instant};
 use sluice_config::{Number, Numbering, Numbers};
 
 /// Minimum time in quarantine.
-const REST: Duration = Duration::from_secs(60);
+const QUARANTINE: Duration = Duration::from_secs(60);
 
 /// Number of free numbers that are kept in reserve.
 const RESERVE: usize = 16;
 
 /// Quarantined numbers, with the start of their quarantine.
 #[derive(Debug, Default)]
-pub struct Resting {
+pub struct NumberQuarantine {
     interfaces: HashMap<usize, Instant>,
     routers: HashMap<usize, Instant>,
 }
 
-impl Resting {
-    /// Numbers that a new configuration must keep, and quarantined numbers that it must not assign. `room` is the
+impl NumberQuarantine {
+    /// Numbers that a new configuration must keep, and quarantined numbers that it must not assign. `capacity` is the
     /// maximum number of interfaces and of routers.
-    pub fn numbering(&self, running: &Numbering, room: [usize; 2], now: Instant) -> Numbering {
+    pub fn numbering(&self, running: &Numbering, capacity: [usize; 2], now: Instant) -> Numbering {
         let mut numbering = running.clone();
-        release(&mut numbering.interfaces, &self.interfaces, room[0], now);
-        release(&mut numbering.routers, &self.routers, room[1], now);
+        release(&mut numbering.interfaces, &self.interfaces, capacity[0], now);
+        release(&mut numbering.routers, &self.routers, capacity[1], now);
         // All workers have processed the removal of the port, so its number is not referenced any more.
         let ports = numbering.ports.0.iter_mut();
         ports
-            .filter(|port| **port == Number::Rests)
+            .filter(|port| **port == Number::Quarantined)
             .for_each(|port| *port = Number::Free);
         numbering
     }
@@ -41,28 +41,28 @@ impl Resting {
     }
 }
 
-fn release(numbers: &mut Numbers, resting: &HashMap<usize, Instant>, room: usize, now: Instant) {
-    if numbers.0.len() + RESERVE <= room {
+fn release(numbers: &mut Numbers, quarantine: &HashMap<usize, Instant>, capacity: usize, now: Instant) {
+    if numbers.0.len() + RESERVE <= capacity {
         return;
     }
-    for (number, whose) in numbers.0.iter_mut().enumerate() {
-        let since = resting.get(&number);
-        if *whose == Number::Rests && since.is_some_and(|since| now.duration_since(*since) >= REST) {
-            *whose = Number::Free;
+    for (number, state) in numbers.0.iter_mut().enumerate() {
+        let since = quarantine.get(&number);
+        if *state == Number::Quarantined && since.is_some_and(|since| now.duration_since(*since) >= QUARANTINE) {
+            *state = Number::Free;
         }
     }
 }
 
-fn follow(resting: &mut HashMap<usize, Instant>, numbers: &Numbers, now: Instant) {
-    let rests = |number: &usize| numbers.0.get(*number) == Some(&Number::Rests);
-    resting.retain(|number, _| rests(number));
-    for number in (0..numbers.0.len()).filter(rests) {
-        resting.entry(number).or_insert(now);
+fn follow(quarantine: &mut HashMap<usize, Instant>, numbers: &Numbers, now: Instant) {
+    let is_quarantined = |number: &usize| numbers.0.get(*number) == Some(&Number::Quarantined);
+    quarantine.retain(|number, _| is_quarantined(number));
+    for number in (0..numbers.0.len()).filter(is_quarantined) {
+        quarantine.entry(number).or_insert(now);
     }
 }
 
 /// Names that the old numbering has and the new numbering lacks, with their numbers.
-pub fn gone<'n>(old: &'n Numbers, new: &Numbers) -> Vec<(usize, &'n str)> {
+pub fn removed<'n>(old: &'n Numbers, new: &Numbers) -> Vec<(usize, &'n str)> {
     let named = old
         .names()
         .enumerate()
@@ -89,15 +89,15 @@ mod tests {
             interfaces: first.interfaces.with(["a"].into_iter()),
             ..first.clone()
         };
-        assert_eq!(vec![(1, "b")], gone(&first.interfaces, &second.interfaces));
-        let mut resting = Resting::default();
-        resting.follow(&second, now);
-        let of_new = |room, after| {
-            let numbering = resting.numbering(&second, [room, room], now + after);
+        assert_eq!(vec![(1, "b")], removed(&first.interfaces, &second.interfaces));
+        let mut quarantine = NumberQuarantine::default();
+        quarantine.follow(&second, now);
+        let of_new = |capacity, after| {
+            let numbering = quarantine.numbering(&second, [capacity, capacity], now + after);
             numbering.interfaces.with(["a", "c"].into_iter()).of("c")
         };
-        assert_eq!(Some(2), of_new(2, REST / 2));
-        assert_eq!(Some(1), of_new(2, REST));
-        assert_eq!(Some(2), of_new(100, REST));
+        assert_eq!(Some(2), of_new(2, QUARANTINE / 2));
+        assert_eq!(Some(1), of_new(2, QUARANTINE));
+        assert_eq!(Some(2), of_new(100, QUARANTINE));
     }
 }

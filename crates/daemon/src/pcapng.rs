@@ -16,7 +16,7 @@ pub struct Writer {
 
 impl Writer {
     /// Start a section with Ethernet interfaces that have the given names. Frames are truncated to `bytes` bytes.
-    pub fn begin(names: &[String], bytes: u16) -> Self {
+    pub fn start(names: &[String], bytes: u16) -> Self {
         let mut blocks = PcapNgWriter::new(Vec::new()).ok();
         for name in names {
             let block = InterfaceDescriptionBlock {

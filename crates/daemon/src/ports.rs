@@ -79,19 +79,19 @@ pub fn plan(config: &Config, ports: &[Outlook], stages: &Stages, assists: bool) 
 }
 
 /// Configure on all ports how cards distribute packets to shards, and which worker receives each shard.
-pub fn steer(plan: &mut Plan, config: &Config, outlooks: &[Outlook], setup: &StartParameters) {
+pub fn steer(plan: &mut Plan, config: &Config, outlooks: &[Outlook], start_parameters: &StartParameters) {
     for (port, outlook) in plan.ports.iter_mut().zip(outlooks) {
-        steer_one(port, config, outlook.interface, setup);
+        steer_one(port, config, outlook.interface, start_parameters);
     }
 }
 
 /// Configure the distribution over shards on the port of one interface.
-pub fn steer_one(port: &mut PortPlan, config: &Config, interface: InterfaceIndex, setup: &StartParameters) {
-    let steering = &setup.steering;
+pub fn steer_one(port: &mut PortPlan, config: &Config, interface: InterfaceIndex, start_parameters: &StartParameters) {
+    let steering = &start_parameters.steering;
     port.hash_key = Some(steering.key(faces_outside(config, interface)).into());
     port.fallback_key = Some(steering.fallback_key().into());
     let queues = Outlook::new(interface, port.clone()).queues(config).max(1);
-    port.table = table(setup, queues);
+    port.table = table(start_parameters, queues);
 }
 
 /// Parameters of an interface's port; `None` if the interface has no device of its own.
@@ -101,15 +101,19 @@ pub fn port_plan(config: &Config, index: InterfaceIndex) -> Option<Result<PortPl
 
 /// Receive queue of each shard: the queue of its owner. Another queue is used if the owner has no queue or only assists
 /// with the shard.
-pub fn table(setup: &StartParameters, queues: u16) -> Vec<u16> {
-    let workers = setup.owners.iter().max().map_or(1, |last| usize::from(last) + 1);
-    let receivers = setup.stages.all(Part::Receive, workers);
+pub fn table(start_parameters: &StartParameters, queues: u16) -> Vec<u16> {
+    let workers = start_parameters
+        .owners
+        .iter()
+        .max()
+        .map_or(1, |last| usize::from(last) + 1);
+    let receivers = start_parameters.stages.all(Part::Receive, workers);
     let queue = |(shard, owner): (u16, WorkerIndex)| {
-        let is_home = setup.stages.does(owner, Part::Session);
+        let is_home = start_parameters.stages.has_part(owner, Part::Session);
         let place = receivers.iter().position(|&receiver| is_home && receiver == owner);
         place.and_then(|place| u16::try_from(place).ok()).unwrap_or(shard) % queues.max(1)
     };
-    (0..).zip(setup.owners.iter()).map(queue).collect()
+    (0..).zip(start_parameters.owners.iter()).map(queue).collect()
 }
 
 impl Outlook {
@@ -142,11 +146,11 @@ impl Outlook {
             .map_or("", |interface| &interface.name);
         let fatal = self.limits.iter().filter(|limit| limit.fatal);
         let written = config.document.interfaces.get(name);
-        let insists = written.is_some_and(|written| written.in_use == schema::InUse::Take);
-        let used = (!insists).then(|| management::use_of(&self.plan.device)).flatten();
-        let used = used.map(|what| Fault {
+        let takes_device = written.is_some_and(|written| written.in_use == schema::InUse::Take);
+        let used = (!takes_device).then(|| management::use_of(&self.plan.device)).flatten();
+        let used = used.map(|description| Fault {
             key: key(name, "device"),
-            what: format!("{name}: {what}"),
+            description: format!("{name}: {description}"),
             hint: Some(
                 "taking the device would end remote access to this machine: use another device, or write `in-use = \
                  \"take\"`"
@@ -180,14 +184,14 @@ fn port(config: &Config, index: InterfaceIndex, interface: &Interface) -> Option
             let members: Result<Vec<Device>, _> = members.iter().map(|member| member.as_str().parse()).collect();
             (members.map(|members| Device::Bond { members }), *queues, "bond")
         }
-        Link::Vlan { .. } | Link::Virtual { .. } | Link::Tunnel(_) | Link::Gone => return None,
+        Link::Vlan { .. } | Link::Virtual { .. } | Link::Tunnel(_) | Link::Removed => return None,
     };
     let device = match device {
         Ok(device) => device,
         Err(error) => {
             return Some(Err(Fault {
                 key: key(&interface.name, from),
-                what: error.to_string(),
+                description: error.to_string(),
                 hint: None,
             }));
         }
@@ -322,14 +326,14 @@ mod tests {
     fn device_with_a_wrong_option_is_a_fault_of_its_key() {
         let faults = outlook(&config("[interfaces.a]\ndevice = \"ring:r,ends=a\"\n")).unwrap_err();
         assert_eq!(vec!["interfaces", "a", "device"], faults[0].key);
-        assert!(faults[0].what.contains("ends"));
+        assert!(faults[0].description.contains("ends"));
     }
 
     #[test]
     fn device_that_is_not_there_is_a_fault_with_a_hint() {
         let config = config("[interfaces.a]\ndevice = \"no-such-device\"\n");
         let faults = outlook(&config).unwrap()[0].faults(&config);
-        assert_eq!("a: no interface no-such-device", faults[0].what);
+        assert_eq!("a: no interface no-such-device", faults[0].description);
         assert_eq!(Some("ip link lists what there is".to_owned()), faults[0].hint);
     }
 }

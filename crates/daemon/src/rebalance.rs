@@ -8,7 +8,7 @@ use sluice_engine::packet::io::WorkerIndex;
 use sluice_engine::worker::request::{Reply, Request};
 
 use crate::control::Control;
-use crate::desk::Gone;
+use crate::handle::WorkerEnded;
 use crate::ports::table;
 
 /// Interval between comparisons of the loads. A move takes effect on the loads within this interval.
@@ -34,7 +34,7 @@ pub struct Move {
 pub enum MoveError {
     /// The worker has ended.
     #[error(transparent)]
-    Gone(#[from] Gone),
+    WorkerEnded(#[from] WorkerEnded),
     /// The worker does not own the shard, or another shard is moving.
     #[error("worker {0} can't receive shards at present")]
     Refused(WorkerIndex),
@@ -48,9 +48,9 @@ pub enum MoveError {
 pub fn choose(wanted: &Rebalance, busy: &[Option<f64>], owners: &[WorkerIndex], packets: &[u64]) -> Option<Move> {
     let mut workers: Vec<(f64, WorkerIndex)> = (0..).zip(busy).filter_map(|(at, busy)| Some(((*busy)?, at))).collect();
     workers.sort_by(|one, other| one.0.total_cmp(&other.0));
-    let (&(least, to), &(most, from)) = (workers.first()?, workers.last()?);
-    let difference = most - least;
-    if most < f64::from(wanted.busy) || difference < f64::from(wanted.difference) {
+    let (&(min_load, to), &(max_load, from)) = (workers.first()?, workers.last()?);
+    let difference = max_load - min_load;
+    if max_load < f64::from(wanted.busy) || difference < f64::from(wanted.difference) {
         return None;
     }
     let own: Vec<(u16, u64)> = (0..)
@@ -61,7 +61,7 @@ pub fn choose(wanted: &Rebalance, busy: &[Option<f64>], owners: &[WorkerIndex], 
     let all: u64 = own.iter().map(|(_, packets)| packets).sum();
     let weighed = own
         .iter()
-        .map(|&(shard, packets)| (most * packets as f64 / all.max(1) as f64, shard));
+        .map(|&(shard, packets)| (max_load * packets as f64 / all.max(1) as f64, shard));
     // If the load of a shard equals the whole difference, moving the shard would only make the other worker the
     // busiest.
     let useful = weighed.filter(|&(weight, _)| weight > 0.0 && weight < difference);
@@ -96,12 +96,16 @@ impl Control {
         let config = self.config();
         let wanted = &config.document.system.rebalance;
         let plane = self.plane();
-        let setup = plane.start_parameters();
-        let does = |worker| setup.stages.does(worker, sluice_engine::placement::Part::Session);
+        let start_parameters = plane.start_parameters();
+        let has_part = |worker| {
+            start_parameters
+                .stages
+                .has_part(worker, sluice_engine::placement::Part::Session)
+        };
         let busy: Vec<_> = (0..self.workers())
-            .map(|worker| does(worker as WorkerIndex).then(|| self.load(worker).busy * 100.0))
+            .map(|worker| has_part(worker as WorkerIndex).then(|| self.load(worker).busy * 100.0))
             .collect();
-        let owners: Vec<_> = setup.owners.iter().collect();
+        let owners: Vec<_> = start_parameters.owners.iter().collect();
         wanted
             .enabled
             .then(|| choose(wanted, &busy, &owners, packets))
@@ -123,7 +127,7 @@ impl Control {
     /// See [`MoveError`]. On an error, the shard remains with its worker.
     pub(crate) async fn move_shard(&self, Move { shard, to }: Move) -> Result<Duration, MoveError> {
         let _one = self.committing.lock().await;
-        let began = Instant::now();
+        let started_at = Instant::now();
         let owner = {
             let plane = self.plane();
             if !plane.is_migrated() {
@@ -134,12 +138,12 @@ impl Control {
         let from = owner.ok_or(MoveError::Refused(to))?;
         // The request queue stays locked. A list request during the move would scan a whole table and thus delay the
         // packets of the shard.
-        let mut giver = self.desk(from.into()).await?;
+        let mut sender = self.handle(from.into()).await?;
         if from == to || !matches!(self.ask(to.into(), Request::Expect { shard }).await?, Reply::Done) {
             return Err(MoveError::Refused(to));
         }
         let taken = self.taken(to);
-        if !matches!(giver.ask(Request::Give { shard, to }).await?, Reply::Done) {
+        if !matches!(sender.ask(Request::StartRelease { shard, to }).await?, Reply::Done) {
             self.ask(to.into(), Request::Release).await?;
             return Err(MoveError::Refused(from));
         }
@@ -151,15 +155,15 @@ impl Control {
                 .zip(&then)
                 .all(|(worker, then)| worker.rounds.get() - then >= 2)
         };
-        self.until(began, seen).await;
-        self.tell_devices();
-        let released = giver.ask(Request::Release).await?;
-        drop(giver);
+        self.until(started_at, seen).await;
+        self.log_devices();
+        let released = sender.ask(Request::Release).await?;
+        drop(sender);
         if !matches!(released, Reply::Done) {
             return Err(MoveError::Refused(from));
         }
-        self.until(began, || self.taken(to) != taken).await;
-        Ok(began.elapsed())
+        self.until(started_at, || self.taken(to) != taken).await;
+        Ok(started_at.elapsed())
     }
 
     fn taken(&self, worker: WorkerIndex) -> u64 {
@@ -167,19 +171,19 @@ impl Control {
         counters.map_or(0, |worker| worker.shards_taken.get())
     }
 
-    async fn until(&self, began: Instant, done: impl Fn() -> bool) {
-        let mut told = false;
+    async fn until(&self, started_at: Instant, done: impl Fn() -> bool) {
+        let mut reported = false;
         while !done() {
             tokio::time::sleep(STEP).await;
-            if !told && began.elapsed() > LONG {
-                told = true;
+            if !reported && started_at.elapsed() > LONG {
+                reported = true;
                 tracing::warn!("the move of a shard takes longer than {LONG:?}, and its packets wait");
             }
         }
     }
 
     /// Configure the cards to send each shard's packets to its owner's queue.
-    fn tell_devices(&self) {
+    fn log_devices(&self) {
         for port in self.devices.ports().iter().filter(|port| port.queues() > 1) {
             let table = table(self.plane().start_parameters(), port.queues());
             if let Err(error) = port.set_table(&table) {

@@ -33,7 +33,7 @@ pub struct Edited {
     /// Number of rules inserted or removed.
     pub count: u64,
     /// Whether the complete filter was compiled again.
-    pub is_anew: bool,
+    pub is_rebuilt: bool,
 }
 
 /// The rules, with an index by name.
@@ -128,8 +128,8 @@ impl RunningRules {
             let place = self.names.get(name).ok_or_else(|| EditError::Unknown(name.clone()))?;
             places.insert(*place);
         }
-        let gone = places.iter().filter_map(|&place| self.list.at(place));
-        let weight = gone.fold(self.weight, |left, listed| left.without(Weight::of(&listed.rule)));
+        let removed = places.iter().filter_map(|&place| self.list.at(place));
+        let weight = removed.fold(self.weight, |sum, listed| sum.without(Weight::of(&listed.rule)));
         let written: Vec<_> = places
             .iter()
             .filter_map(|&place| self.list.compiled_at(place).cloned())
@@ -156,7 +156,7 @@ impl RunningRules {
         }
         Edited {
             count: written.len() as u64,
-            is_anew: change == ChangeResult::Rebuilt,
+            is_rebuilt: change == ChangeResult::Rebuilt,
         }
     }
 

@@ -22,15 +22,15 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// # Errors
 /// The process can't be started.
 pub fn run(loaded: Loaded, output: &mut dyn Write) -> Result<(), DaemonError> {
-    log::begin(loaded.checked.config.document.control.log);
+    log::start(loaded.checked.config.document.control.log);
     let document = &loaded.checked.config.document;
     let (name, path) = (document.system.name.clone(), document.control.socket.clone());
     let (cores, limit) = (
         loaded.checked.config.cores.clone(),
         document.system.watchdog.limit.duration(),
     );
-    for complaint in loaded.checked.advice.complaints() {
-        tracing::warn!("{}:{}: {}", loaded.name, complaint.line, complaint.message);
+    for finding in loaded.checked.advice.complaints() {
+        tracing::warn!("{}:{}: {}", loaded.name, finding.line, finding.message);
     }
     let socket = Socket::claim(&path)?;
     let runtime = Builder::new_current_thread()
@@ -54,7 +54,7 @@ pub fn run(loaded: Loaded, output: &mut dyn Write) -> Result<(), DaemonError> {
     let served = runtime.block_on(async {
         control.set_neighbours().await?;
         control.record_shares();
-        control.hear_routes();
+        control.follow_feeds();
         let listener = socket.listener().and_then(tokio::net::UnixListener::from_std);
         let listener = listener.map_err(DaemonError::Runtime)?;
         tracing::info!("{name} is running, with the control socket {}", path.display());

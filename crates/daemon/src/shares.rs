@@ -33,7 +33,7 @@ impl Shares {
     /// The file can't be read, or the configuration is invalid.
     pub fn of_file(path: &Path) -> Result<Self, DaemonError> {
         let machine = Machine {
-            cores: (0..=load::MOST_CORES).collect(),
+            cores: (0..=load::MAX_CORES).collect(),
             memory: u64::MAX,
             entry: EntryBytes::default(),
         };
@@ -162,7 +162,7 @@ addresses = ["192.0.2.20"]
         (folder, shares)
     }
 
-    fn asked(inside: Option<&str>, outside: Option<&str>) -> Vec<String> {
+    fn selected(inside: Option<&str>, outside: Option<&str>) -> Vec<String> {
         let read = |text: Option<&str>| text.map(|text| text.parse().unwrap());
         let filter = MappingFilter {
             inside: read(inside),
@@ -178,15 +178,15 @@ addresses = ["192.0.2.20"]
     #[test]
     fn rfc7422_both_functions_are_answered_of_a_file() {
         let second = "example 198.51.100.2 192.0.2.1:5056-9087";
-        assert_eq!(vec![second], asked(Some("198.51.100.2"), None));
-        assert_eq!(vec![second], asked(None, Some("192.0.2.1:9087")));
-        assert_eq!(Vec::<String>::new(), asked(None, Some("192.0.2.1:57472")));
-        assert_eq!(Vec::<String>::new(), asked(Some("198.51.100.15"), None));
+        assert_eq!(vec![second], selected(Some("198.51.100.2"), None));
+        assert_eq!(vec![second], selected(None, Some("192.0.2.1:9087")));
+        assert_eq!(Vec::<String>::new(), selected(None, Some("192.0.2.1:57472")));
+        assert_eq!(Vec::<String>::new(), selected(Some("198.51.100.15"), None));
         let fifth = "staggered 10.0.0.4 192.0.2.17:1000-1096 by 4";
-        assert_eq!(vec![fifth], asked(None, Some("192.0.2.17:1096")));
-        assert_eq!(vec![fifth], asked(Some("10.0.0.4/30"), Some(":1004")));
-        assert_eq!(4, asked(None, Some("192.0.2.16")).len());
-        assert_eq!(14 + 8, asked(None, None).len());
+        assert_eq!(vec![fifth], selected(None, Some("192.0.2.17:1096")));
+        assert_eq!(vec![fifth], selected(Some("10.0.0.4/30"), Some(":1004")));
+        assert_eq!(4, selected(None, Some("192.0.2.16")).len());
+        assert_eq!(14 + 8, selected(None, None).len());
     }
 
     #[test]

@@ -31,14 +31,21 @@ impl SitesService {
     ///
     /// # Errors
     /// No thread or file descriptor is available.
-    pub fn start(parameters: Parameters, writer: SiteWriter, desks: &mut [WorkerHandle]) -> Result<Self, DaemonError> {
-        let (inbox, heard) = Inbox::new(&parameters)?;
+    pub fn start(
+        parameters: Parameters,
+        writer: SiteWriter,
+        handles: &mut [WorkerHandle],
+    ) -> Result<Self, DaemonError> {
+        let (inbox, receiver) = Inbox::new(&parameters)?;
         let hosts = Arc::new(OnceLock::<Weak<Hosts>>::new());
         let port = hosts.clone();
         let queues = Queues {
-            to_subscribers: desks.iter_mut().filter_map(|desk| desk.to_subscribers.take()).collect(),
-            from_subscribers: desks.iter_mut().find_map(|desk| desk.from_subscribers.take()),
-            from_hosts: Some(heard),
+            to_subscribers: handles
+                .iter_mut()
+                .filter_map(|handle| handle.to_subscribers.take())
+                .collect(),
+            from_subscribers: handles.iter_mut().find_map(|handle| handle.from_subscribers.take()),
+            from_hosts: Some(receiver),
             to_hosts: Some(Box::new(move |interface, frame| {
                 let hosts = port.get().and_then(Weak::upgrade);
                 hosts.is_some_and(|hosts| hosts.deliver(interface, frame))
@@ -87,12 +94,12 @@ impl SitesService {
         }
         let servers = service.with(|service| service.parameters().subscribers.servers.clone());
         for (place, server) in servers.iter().enumerate() {
-            let Some(standing) = service.standing(place) else {
+            let Some(status) = service.status(place) else {
                 continue;
             };
-            match standing.error {
+            match status.error {
                 Some(error) => warnings.push(error),
-                None if !standing.there && standing.looks > 0 => warnings.push(format!(
+                None if !status.there && status.looks > 0 => warnings.push(format!(
                     "the lease file {} does not exist, so no terminal has a lease of {}",
                     server.leases.display(),
                     server.name

@@ -57,16 +57,19 @@ impl Socket {
         let folder = folder.unwrap_or(Path::new("."));
         fs::create_dir_all(folder).map_err(refused)?;
         // Create the socket in a private directory, set its permissions, and then move it to its path.
-        let nursery = folder.join(format!(".sluice-{}", std::process::id()));
-        DirBuilder::new().mode(0o700).create(&nursery).map_err(refused)?;
-        let fresh = nursery.join("control");
+        let temporary_folder = folder.join(format!(".sluice-{}", std::process::id()));
+        DirBuilder::new()
+            .mode(0o700)
+            .create(&temporary_folder)
+            .map_err(refused)?;
+        let fresh = temporary_folder.join("control");
         let made = UnixListener::bind(&fresh).and_then(|listener| {
             fs::set_permissions(&fresh, Permissions::from_mode(0o600))?;
             listener.set_nonblocking(true)?;
             fs::rename(&fresh, path)?;
             Ok(listener)
         });
-        let _ = fs::remove_dir_all(&nursery);
+        let _ = fs::remove_dir_all(&temporary_folder);
         Ok(Self {
             listener: made.map_err(refused)?,
             path: path.to_owned(),

@@ -45,7 +45,7 @@ pub struct Running {
     /// Threads of the workers.
     pub workers: Workers,
     /// Handles for requests to the workers.
-    pub desks: Vec<WorkerHandle>,
+    pub handles: Vec<WorkerHandle>,
     /// Properties of the ports, by port index.
     pub ports: Vec<Known>,
     /// Names of pools, by pool index.
@@ -59,7 +59,7 @@ pub struct Running {
     /// Subscriber service; `None` without subscriber sites.
     pub subscribers: Option<SitesService>,
     /// Time at which the engine's clock started.
-    pub began: Instant,
+    pub started_at: Instant,
 }
 
 /// Start DPDK, open the devices, create the tables and start the workers.
@@ -78,7 +78,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     if !unsigned.is_empty() {
         return Err(refused(unsigned));
     }
-    let told: Vec<_> = absent.iter().filter_map(|fault| fault.key.get(1).cloned()).collect();
+    let reported: Vec<_> = absent.iter().filter_map(|fault| fault.key.get(1).cloned()).collect();
     warn_of_absent(loaded, absent);
     let count = config.cores.len();
     let places = outlooks.len() + SPARE_PLACES;
@@ -92,25 +92,22 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
         tracing::info!("{signatures}");
     }
     let (stages, assists) = stages(config);
-    let mut setup = lowering::setup(config, places, (stages, count), secrets);
-    setup.assist = assists.then(|| assist(config, count));
-    let mut devices = ports::plan(config, &outlooks, &setup.stages, assists);
-    steer(&mut devices, config, &outlooks, &setup);
+    let mut parameters = lowering::start_parameters(config, places, (stages, count), secrets);
+    parameters.assist = assists.then(|| assist(config, count));
+    let mut devices = ports::plan(config, &outlooks, &parameters.stages, assists);
+    steer(&mut devices, config, &outlooks, &parameters);
     devices.places = places;
     let cores: Vec<usize> = config.cores.iter().map(|&core| core.into()).collect();
     buffer_memory(config, &outlooks, &devices).map_err(|fault| refused(vec![fault]))?;
     let eal = Eal::start(&devices.needs(&cores, wants_hugepages(config)))?;
     tracing::info!("{}, packet buffers in {}", eal.version(), eal.memory());
-    let (devices, hands) = Devices::open(eal, &devices).map_err(|error| open_error(loaded, error))?;
-    let wanted = setup.stages.senders(count, assists);
+    let (devices, ios) = Devices::open(eal, &devices).map_err(|error| open_error(loaded, error))?;
+    let wanted = parameters.stages.senders(count, assists);
     let ports = known_ports(&devices, config, &wanted, places);
     for (place, error) in devices.failures() {
         let name = outlooks.get(usize::from(*place)).map_or("", |port| &port.plan.name);
-        if !told.iter().any(|other| other == name) {
-            tracing::warn!(
-                "{error} (the other interfaces work, and this interface follows as soon as its device can \
-                 be opened)"
-            );
+        if !reported.iter().any(|other| other == name) {
+            tracing::warn!("{error} (the other interfaces work, and opening this device is retried)");
         }
     }
     let macs: Vec<_> = ports.iter().map(|known| known.mac).collect();
@@ -130,9 +127,9 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     if let Some(rules) = &rules {
         tracing::info!("{}", FilterOutlook::of(rules, took));
     }
-    let began = Instant::now();
+    let started_at = Instant::now();
     let mut plane = ControlPlane::new(
-        setup,
+        parameters,
         policy,
         &routes,
         lowering::neighbour_limits(config),
@@ -140,43 +137,43 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
         Now::at(0),
     )?;
     let ring = config.document.system.ring as usize;
-    let (workers, mut desks) = make_workers(&mut plane, &devices, hands, ring)?;
+    let (workers, mut handles) = make_workers(&mut plane, &devices, ios, ring)?;
     // The service must run before the first packet arrives.
     let subscribers = served.and_then(|(writer, virtual_macs)| {
         let interfaces = &plane.snapshot().interfaces;
         let secret = Secret(secrets.subscribers);
         let parameters = lowering::subscribers(config, interfaces, &pools, virtual_macs, secret);
-        parameters.map(|parameters| SitesService::start(parameters, writer, &mut desks))
+        parameters.map(|parameters| SitesService::start(parameters, writer, &mut handles))
     });
     let subscribers = subscribers.transpose()?;
     let queues = (0..count).map(|worker| devices.queues(worker as u16)).collect();
-    let workers = Workers::start(eal, workers, &config.cores, (waiting(config), queues), began)?;
+    let workers = Workers::start(eal, workers, &config.cores, (waiting(config), queues), started_at)?;
     log_workers(config, &plane);
     Ok(Running {
         devices,
         plane,
         workers,
-        desks,
+        handles,
         ports,
         pools,
         rules,
         signatures,
         compiler,
         subscribers,
-        began,
+        started_at,
     })
 }
 
 /// Log the interfaces whose devices are absent.
 fn warn_of_absent(loaded: &Loaded, absent: Vec<Fault>) {
-    for complaint in place(&loaded.name, &loaded.text, absent).complaints() {
-        let hint = complaint.hint.map(|hint| format!(": {hint}")).unwrap_or_default();
+    for finding in place(&loaded.name, &loaded.text, absent).complaints() {
+        let hint = finding.hint.map(|hint| format!(": {hint}")).unwrap_or_default();
         tracing::warn!(
             "{}:{}: {}{hint} (the other interfaces work, and this interface follows as soon as its device can be \
              opened)",
             loaded.name,
-            complaint.line,
-            complaint.message
+            finding.line,
+            finding.message
         );
     }
 }
@@ -377,11 +374,11 @@ type Made = (Vec<Worker<'static>>, Vec<WorkerHandle>);
 fn make_workers(
     plane: &mut ControlPlane,
     devices: &Devices,
-    hands: Vec<DpdkIo>,
+    ios: Vec<DpdkIo>,
     ring: usize,
 ) -> Result<Made, DaemonError> {
     let mut workers: Vec<Worker<'static>> = Vec::new();
-    let mut desks = Vec::new();
+    let mut handles = Vec::new();
     let lines = plane.lines();
     let others = plane.counters().len().saturating_sub(1);
     let exchange = Arc::new(ShardExchange::new(plane.start_parameters().owners.len(), others, ring));
@@ -389,7 +386,7 @@ fn make_workers(
     let part = lines.total().next_multiple_of(2);
     let mut bytes = 0;
     let mut backing = Backing::Hugepages;
-    for (own, hand) in (0u16..).zip(hands) {
+    for (own, io) in (0u16..).zip(ios) {
         let shards = plane.start_parameters().owners.count(own);
         let region = Region::new(part * LINE * shards)?;
         bytes += region.bytes();
@@ -402,10 +399,10 @@ fn make_workers(
         let places = 0..plane.start_parameters().ports as PortIndex;
         let receives = places.filter(|&place| devices.receives(own, place)).collect();
         let memory = |_| rest.next().unwrap_or_default();
-        let (mut worker, desk) = plane.worker(own, Box::new(hand), receives, memory, tsc::now)?;
+        let (mut worker, handle) = plane.worker(own, Box::new(io), receives, memory, tsc::now)?;
         worker.join(exchange.clone());
         workers.push(worker);
-        desks.push(desk);
+        handles.push(handle);
     }
     if plane.reserved() > 0 {
         let region = Region::new(plane.reserved() * LINE)?;
@@ -420,9 +417,9 @@ fn make_workers(
     }
     let shards = plane.start_parameters().owners.len();
     let sum = |lines: usize| sluice_config::memory::Bytes((lines * LINE * shards) as u64);
-    let [four, six] = plane.start_parameters().sessions;
-    tracing::info!("capacity of {four} IPv4 sessions in {}", sum(lines.sessions4));
-    tracing::info!("capacity of {six} IPv6 sessions in {}", sum(lines.sessions6));
+    let [v4, v6] = plane.start_parameters().sessions;
+    tracing::info!("capacity of {v4} IPv4 sessions in {}", sum(lines.sessions4));
+    tracing::info!("capacity of {v6} IPv6 sessions in {}", sum(lines.sessions6));
     tracing::info!("port leases in {}", sum(lines.bindings4 + lines.bindings6));
     tracing::info!(
         "neighbours in {}",
@@ -432,7 +429,7 @@ fn make_workers(
         "the tables use {} in {backing}",
         sluice_config::memory::Bytes(bytes as u64)
     );
-    Ok((workers, desks))
+    Ok((workers, handles))
 }
 
 /// Sum of an interface's counters over all workers.

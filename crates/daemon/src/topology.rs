@@ -58,7 +58,7 @@ pub fn devices(config: &Config) -> Vec<(String, Device)> {
         let devices = match &interface.link {
             Link::Device { device, .. } => std::slice::from_ref(device),
             Link::Bond { members, .. } => members,
-            Link::Vlan { .. } | Link::Virtual { .. } | Link::Tunnel(_) | Link::Gone => &[],
+            Link::Vlan { .. } | Link::Virtual { .. } | Link::Tunnel(_) | Link::Removed => &[],
         };
         devices.iter().map(|device| (interface.name.clone(), device))
     });

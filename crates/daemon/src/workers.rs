@@ -27,7 +27,7 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Start each worker on its core. `began` is the start of the engine's clock.
+    /// Start each worker on its core. `started_at` is the start of the engine's clock.
     ///
     /// # Errors
     /// A core or thread is not available.
@@ -36,14 +36,14 @@ impl Workers {
         workers: Vec<Worker<'static>>,
         cores: &[u16],
         (waiting, queues): (IdlePolicy, Vec<Queues>),
-        began: Instant,
+        started_at: Instant,
     ) -> Result<Self, WorkerError> {
         let quiet = Arc::new(AtomicBool::new(false));
         let mut threads = Vec::new();
         let served = workers.into_iter().zip(queues).enumerate();
         for ((number, (worker, queues)), &core) in served.zip(cores) {
             let quiet = quiet.clone();
-            let body = move |stop| rounds(worker, &stop, &quiet, Idle::new(waiting, queues), began);
+            let body = move |stop| rounds(worker, &stop, &quiet, Idle::new(waiting, queues), started_at);
             let guarded = move |stop| {
                 if let Err(panic) = catch_unwind(AssertUnwindSafe(|| body(stop))) {
                     fail(number, core, &*panic);
@@ -72,7 +72,7 @@ impl Workers {
                 break;
             }
         }
-        self.threads.iter().for_each(Thread::ask_to_stop);
+        self.threads.iter().for_each(Thread::request_stop);
         for thread in self.threads {
             // Stopping the thread can't fail, because a panic of a worker aborts the process.
             let _ = thread.stop();
@@ -84,22 +84,22 @@ impl Workers {
 /// restarts the process.
 fn fail(number: usize, core: u16, panic: &(dyn Any + Send)) -> ! {
     let texts = (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>());
-    let what = texts.0.copied().or(texts.1.map(String::as_str)).unwrap_or("a panic");
+    let description = texts.0.copied().or(texts.1.map(String::as_str)).unwrap_or("a panic");
     tracing::error!(
-        "worker {number} on core {core} failed because of a bug, please report it: {what}; the process ends, because \
+        "worker {number} on core {core} failed because of a bug, please report it: {description}; the process ends, because \
          no other worker can take over the sessions of this worker"
     );
     std::process::abort()
 }
 
-fn rounds(mut worker: Worker<'static>, stop: &Stop, quiet: &AtomicBool, mut idle: Idle, began: Instant) {
+fn rounds(mut worker: Worker<'static>, stop: &Stop, quiet: &AtomicBool, mut idle: Idle, started_at: Instant) {
     let mut receives = true;
-    while !stop.is_asked() {
+    while !stop.is_stop_requested() {
         if receives && quiet.load(Ordering::Relaxed) {
             worker.stop_receiving();
             receives = false;
         }
-        let now = Now::at(began.elapsed().as_nanos() as u64);
+        let now = Now::at(started_at.elapsed().as_nanos() as u64);
         if worker.round(now) != 0 || worker.is_answering() {
             idle.busy();
             continue;

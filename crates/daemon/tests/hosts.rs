@@ -34,13 +34,13 @@ fn alone(test: &str, body: impl FnOnce()) {
     process::again(command, &process::name(test));
 }
 
-fn until<R>(what: &str, mut done: impl FnMut() -> Option<R>) -> R {
+fn until<R>(description: &str, mut done: impl FnMut() -> Option<R>) -> R {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
         if let Some(result) = done() {
             return result;
         }
-        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        assert!(Instant::now() < deadline, "waited in vain for {description}");
         std::thread::yield_now();
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use dhcproto::v4::{Decodable, Decoder, DhcpOption, Encodable, Encoder, Message, MessageType, OptionCode};
 use sluice_daemon::subscribers::Site;
-use sluice_daemon::subscribers::leases::{Change, Format, Lease, Lost, Settings, Standing, Watcher};
+use sluice_daemon::subscribers::leases::{Change, Format, Lease, Lost, Settings, Watcher, WatcherStatus};
 use sluice_daemon::subscribers::relay::{Home, Limits, Origin, Rates, Relay};
 use sluice_table::token_bucket::TokenRate;
 use tempfile::TempDir;
@@ -81,9 +81,9 @@ impl Server {
             run(words);
         }
         // Kea ignores an interface that has no carrier when Kea starts.
-        let began = Instant::now();
+        let started_at = Instant::now();
         while !run("ip -n far link show inside").contains("state UP") {
-            assert!(began.elapsed() < PATIENCE, "there is no carrier");
+            assert!(started_at.elapsed() < PATIENCE, "there is no carrier");
             std::thread::yield_now();
         }
         let folder = TempDir::new().expect("a folder");
@@ -172,7 +172,7 @@ impl World {
         let settings = Settings {
             path: server.file(),
             format: server.format,
-            most: 1000,
+            limit: 1000,
         };
         let socket = UdpSocket::bind((RELAY, 67)).expect("a relay's port");
         socket
@@ -204,8 +204,8 @@ impl World {
             link: None,
             trusted: false,
         };
-        let began = Instant::now();
-        while began.elapsed() < PATIENCE {
+        let started_at = Instant::now();
+        while started_at.elapsed() < PATIENCE {
             self.relay
                 .request(&payload, &origin, 0, &mut out)
                 .expect("it is relayed");
@@ -253,14 +253,17 @@ impl World {
         request.opts_mut().insert(DhcpOption::ServerIdentifier(SERVER));
         let (_, lease) = self.say(site, &request, true).expect("an answer");
         let address = lease.expect("the relay has seen the lease");
-        let began = Instant::now();
+        let started_at = Instant::now();
         let circuit = circuit(site);
         self.until(|known, _| {
             let lease = known.get(&address);
             let relay = lease.and_then(|lease| lease.relay.as_deref());
             relay.is_some_and(|relay| *relay.circuit == *circuit.as_bytes() && *relay.remote == *b"sluice")
         });
-        println!("the lease of {address} is known {:?} after its answer", began.elapsed());
+        println!(
+            "the lease of {address} is known {:?} after its answer",
+            started_at.elapsed()
+        );
         assert_eq!([2, 0, 0, 0, 0, terminal], self.known[&address].hardware);
         address
     }
@@ -274,14 +277,14 @@ impl World {
     }
 
     /// Receive changes until a condition holds.
-    fn until(&mut self, is_so: impl Fn(&BTreeMap<Ipv4Addr, Lease>, &Standing) -> bool) {
-        let began = Instant::now();
-        while !is_so(&self.known, &self.watcher.standing()) {
+    fn until(&mut self, is_so: impl Fn(&BTreeMap<Ipv4Addr, Lease>, &WatcherStatus) -> bool) {
+        let started_at = Instant::now();
+        while !is_so(&self.known, &self.watcher.status()) {
             assert!(
-                began.elapsed() < PATIENCE,
+                started_at.elapsed() < PATIENCE,
                 "{:?} {:?}",
                 self.known,
-                self.watcher.standing()
+                self.watcher.status()
             );
             for change in self.changes.recv_timeout(Duration::from_millis(5)).unwrap_or_default() {
                 match change {
@@ -298,7 +301,7 @@ impl World {
     }
 
     fn no_faults(&self) {
-        let counts = self.watcher.standing().counts;
+        let counts = self.watcher.status().counts;
         assert!(counts.faults.iter().all(|&count| count == 0), "{counts:?}");
     }
 }
@@ -322,12 +325,12 @@ fn kea_leases_are_known_through_its_clean_up_and_a_restart() {
         let mut server = Server::start(Format::Kea);
         let mut world = World::new(&server);
         exchange(&mut world);
-        let before = world.watcher.standing().counts;
-        let passed = move |standing: &Standing| {
-            let counts = &standing.counts;
+        let before = world.watcher.status().counts;
+        let passed = move |status: &WatcherStatus| {
+            let counts = &status.counts;
             counts.rotations + counts.readings >= before.rotations + before.readings + 2
         };
-        world.until(|_, standing| passed(standing));
+        world.until(|_, status| passed(status));
         world.lease(Site(3), 4);
         server.restart();
         world.lease(Site(3), 5);
@@ -342,9 +345,9 @@ fn dhcpd_leases_are_known_through_a_restart_that_writes_them_anew() {
         let mut server = Server::start(Format::Dhcpd);
         let mut world = World::new(&server);
         let third = exchange(&mut world);
-        let readings = world.watcher.standing().counts.readings;
+        let readings = world.watcher.status().counts.readings;
         server.restart();
-        world.until(|_, standing| standing.counts.readings > readings);
+        world.until(|_, status| status.counts.readings > readings);
         world.lease(Site(3), 4);
         world.release(Site(2), 3, third);
         assert_eq!((2, 0), (world.known.len(), world.lost.len()));

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sluice_daemon::subscribers::Site;
 use sluice_daemon::subscribers::agent::store::{Present, Store};
-use sluice_daemon::subscribers::agent::{Agent, Destination, Event, Output, Settings, State, Transmit, Why};
+use sluice_daemon::subscribers::agent::{Agent, Destination, Event, LossReason, Output, Settings, State, Transmit};
 use sluice_daemon::subscribers::frame::Datagram;
 use sluice_daemon::subscribers::message::{CLIENT_PORT, SERVER_PORT};
 use sluice_daemon::subscribers::virtual_mac::{VirtualMacs, text};
@@ -115,12 +115,12 @@ impl Kea {
     }
 
     /// Wait until the server's leases satisfy a condition.
-    fn until(&self, what: &str, done: impl Fn(&BTreeMap<Ipv4Addr, (String, u64, u64)>) -> bool) {
+    fn until(&self, description: &str, done: impl Fn(&BTreeMap<Ipv4Addr, (String, u64, u64)>) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !done(&self.leases()) {
             assert!(
                 Instant::now() < deadline,
-                "waited in vain for {what}: {:?}",
+                "waited in vain for {description}: {:?}",
                 self.leases()
             );
             std::thread::yield_now();
@@ -139,7 +139,7 @@ impl Drop for Kea {
 struct Runner {
     agent: Agent,
     tap: Tap,
-    began: Instant,
+    started_at: Instant,
     /// Time that was added to the agent's clock.
     skipped: Duration,
     events: Vec<Event>,
@@ -169,7 +169,7 @@ impl Runner {
         Self {
             agent: Agent::new(settings(), 0),
             tap,
-            began: Instant::now(),
+            started_at: Instant::now(),
             skipped: Duration::ZERO,
             events: Vec::new(),
             macs: macs.expect("names that differ"),
@@ -177,7 +177,7 @@ impl Runner {
     }
 
     fn now(&self) -> u64 {
-        (self.began.elapsed() + self.skipped).as_nanos() as u64
+        (self.started_at.elapsed() + self.skipped).as_nanos() as u64
     }
 
     fn present(&self) -> Present {
@@ -219,7 +219,7 @@ impl Runner {
     }
 
     /// Run until the agent satisfies a condition.
-    fn until(&mut self, what: &str, done: impl Fn(&Agent, &[Event]) -> bool) {
+    fn until(&mut self, description: &str, done: impl Fn(&Agent, &[Event]) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         let mut frame = [0; 2_048];
         loop {
@@ -232,7 +232,7 @@ impl Runner {
             }
             assert!(
                 Instant::now() < deadline,
-                "waited in vain for {what}: {:?}",
+                "waited in vain for {description}: {:?}",
                 self.agent.counters()
             );
             let wait = next.map_or(100_000_000, |next| next.saturating_sub(self.now()).min(100_000_000));
@@ -356,7 +356,7 @@ fn address_that_somebody_else_uses_is_declined_at_kea() {
         assert!(runner.events.contains(&Event::Lost {
             site: Site(1),
             address: was,
-            why: Why::Conflict
+            reason: LossReason::Conflict
         }));
         assert_ne!(was, address);
         // State 1 means "declined". The server does not assign the address for a while.

@@ -9,7 +9,7 @@ use sluice_config::{Machine, check};
 use sluice_daemon::subscribers::Site;
 use sluice_daemon::subscribers::agent::store::Present;
 use sluice_daemon::subscribers::leases::{Change, Expiry, Lease, RelayInformation};
-use sluice_daemon::subscribers::service::{Finder, Interface, Output, Parameters, Remains, Service, Turn};
+use sluice_daemon::subscribers::service::{Environment, Finder, Interface, Output, Parameters, SavedState, Service};
 use sluice_daemon::subscribers::virtual_mac::VirtualMacs;
 use sluice_nat::Secret;
 use sluice_nat::sites::SiteWriter;
@@ -96,7 +96,7 @@ fn hundred_thousand_sites_fit_into_a_kilobyte_each() {
     let before = memory();
     let (mut writer, sites) = SiteWriter::new(SITES, SITES * TERMINALS, &[(0, 0, SITES - 1)], [5, 6]);
     let mut out = Output::default();
-    let mut turn = Turn {
+    let mut environment = Environment {
         present: Present {
             now: 0,
             unix: 1_800_000_000,
@@ -104,13 +104,13 @@ fn hundred_thousand_sites_fit_into_a_kilobyte_each() {
         mapping: &mut writer,
         out: &mut out,
     };
-    let mut service = Service::new(parameters.clone(), Remains::default(), &mut turn);
-    let began = Instant::now();
+    let mut service = Service::new(parameters.clone(), SavedState::default(), &mut environment);
+    let started_at = Instant::now();
     for lease in leases {
-        service.change(0, &Change::Gained(lease), &mut turn);
+        service.change(0, &Change::Gained(lease), &mut environment);
     }
-    let took = began.elapsed();
-    service.poll(&mut turn);
+    let took = started_at.elapsed();
+    service.poll(&mut environment);
     assert_eq!([400_000, 0], service.terminals());
     assert_eq!((400_000, 400_000), sites.terminals());
     let [all, entries] = [memory() - before, sites.bytes()];

@@ -50,7 +50,7 @@ pub struct IncomingBuffers<'a> {
     /// Buffer pointers.
     pub buffers: &'a mut [Buffer],
     /// Memory of each buffer.
-    pub rooms: &'a mut [BufferMemory],
+    pub data_rooms: &'a mut [BufferMemory],
     /// Position of the frame in each buffer.
     pub windows: &'a mut [Window],
 }
@@ -91,13 +91,13 @@ pub unsafe trait RawBuffers: Send {
     /// buffers.
     ///
     /// # Safety
-    /// The requirements of [`transmit`](Self::transmit) apply. In addition, `rooms` must contain the lengths of the
+    /// The requirements of [`transmit`](Self::transmit) apply. In addition, `data_rooms` must contain the lengths of the
     /// buffers' memory.
     unsafe fn put(
         &mut self,
         to: WorkerIndex,
         buffers: &mut [Buffer],
-        rooms: &[u16],
+        data_rooms: &[u16],
         windows: &[Window],
         carried: &[NoteWords],
     ) -> usize;

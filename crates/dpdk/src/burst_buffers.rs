@@ -23,7 +23,7 @@ const REFUSALS: [ReceiveError; 3] = [
 #[derive(Clone, Copy)]
 struct ParkedBuffer {
     buffer: Buffer,
-    room: BufferMemory,
+    data_room: BufferMemory,
     window: Window,
     serial: u16,
 }
@@ -37,16 +37,16 @@ pub struct BurstBuffers<B: RawBuffers> {
     held: usize,
     /// Buffer pointers. Null for entries without a buffer.
     buffers: [Buffer; BURST_BUFFERS],
-    rooms: [BufferMemory; BURST_BUFFERS],
+    data_rooms: [BufferMemory; BURST_BUFFERS],
     windows: [Window; BURST_BUFFERS],
     /// Buffers that the current operation gives up, in the order of the call.
     leaving: [Buffer; BURST_BUFFERS],
-    leaving_windows: [Window; BURST_BUFFERS],
+    sent_windows: [Window; BURST_BUFFERS],
     /// Per-packet data that other workers have handed over with the buffers.
-    came: [NoteWords; BURST_SIZE],
-    shelves: Box<[ParkedBuffer]>,
+    received_notes: [NoteWords; BURST_SIZE],
+    parkings: Box<[ParkedBuffer]>,
     /// Indexes of free shelves for parked buffers.
-    free_shelves: Vec<u16>,
+    free_parking: Vec<u16>,
     refused: Vec<[(ReceiveError, u64); 3]>,
 }
 
@@ -58,9 +58,9 @@ impl<B: RawBuffers> BurstBuffers<B> {
     /// Create burst buffers for a source. At most `parked` buffers (up to 65,536) can be parked.
     pub fn new(source: B, parked: usize) -> Self {
         let parked = parked.min(1 << 16);
-        let shelf = ParkedBuffer {
+        let parking = ParkedBuffer {
             buffer: Buffer::NONE,
-            room: BufferMemory::EMPTY,
+            data_room: BufferMemory::EMPTY,
             window: Window::default(),
             serial: 0,
         };
@@ -70,13 +70,13 @@ impl<B: RawBuffers> BurstBuffers<B> {
             length: 0,
             held: 0,
             buffers: [Buffer::NONE; BURST_BUFFERS],
-            rooms: [BufferMemory::EMPTY; BURST_BUFFERS],
+            data_rooms: [BufferMemory::EMPTY; BURST_BUFFERS],
             windows: [Window::default(); BURST_BUFFERS],
             leaving: [Buffer::NONE; BURST_BUFFERS],
-            leaving_windows: [Window::default(); BURST_BUFFERS],
-            came: [NoteWords::default(); BURST_SIZE],
-            shelves: vec![shelf; parked].into_boxed_slice(),
-            free_shelves: (0..parked).rev().map(|index| index as u16).collect(),
+            sent_windows: [Window::default(); BURST_BUFFERS],
+            received_notes: [NoteWords::default(); BURST_SIZE],
+            parkings: vec![parking; parked].into_boxed_slice(),
+            free_parking: (0..parked).rev().map(|index| index as u16).collect(),
             refused,
         }
     }
@@ -92,7 +92,7 @@ impl<B: RawBuffers> BurstBuffers<B> {
         let places = self.length..to;
         let coming = IncomingBuffers {
             buffers: &mut self.buffers[places.clone()],
-            rooms: &mut self.rooms[places.clone()],
+            data_rooms: &mut self.data_rooms[places.clone()],
             windows: &mut self.windows[places],
         };
         (&mut self.source, coming)
@@ -116,13 +116,13 @@ impl<B: RawBuffers> BurstBuffers<B> {
             let (from, to) = (base + index, base + kept);
             if faults >> index & 1 == 0 {
                 self.buffers[to] = self.buffers[from];
-                self.rooms[to] = self.rooms[from];
+                self.data_rooms[to] = self.data_rooms[from];
                 self.windows[to] = self.windows[from];
                 kept += 1;
                 continue;
             }
             unusable.push(self.buffers[from]);
-            let reason = (self.rooms[from].fault.saturating_sub(1) as usize).min(REFUSALS.len() - 1);
+            let reason = (self.data_rooms[from].fault.saturating_sub(1) as usize).min(REFUSALS.len() - 1);
             if let Some(counters) = self.refused.get_mut(port as usize) {
                 counters[reason].1 += 1;
             }
@@ -147,7 +147,7 @@ impl<B: RawBuffers> BurstBuffers<B> {
             return count;
         }
         let mut count = 0;
-        for ((&slot, out), out_window) in slots.iter().zip(&mut self.leaving).zip(&mut self.leaving_windows) {
+        for ((&slot, out), out_window) in slots.iter().zip(&mut self.leaving).zip(&mut self.sent_windows) {
             let slot = slot as usize;
             let (Some(buffer), Some(window)) = (self.buffers.get_mut(slot), self.windows.get(slot)) else {
                 break;
@@ -171,14 +171,14 @@ impl<B: RawBuffers> BurstBuffers<B> {
             return None;
         }
         self.leaving.get_mut(..count)?.copy_from_slice(buffers);
-        self.leaving_windows.get_mut(..count)?.copy_from_slice(windows);
+        self.sent_windows.get_mut(..count)?.copy_from_slice(windows);
         buffers.fill(Buffer::NONE);
         Some(count)
     }
 
     /// Put rejected buffers back into their entries. Of the `count` buffers, the first `taken` buffers were accepted.
     #[inline(always)]
-    fn settle(&mut self, slots: &[BufferIndex], count: usize, taken: usize) -> usize {
+    fn restore_unsent(&mut self, slots: &[BufferIndex], count: usize, taken: usize) -> usize {
         let taken = taken.min(count);
         if taken < count {
             for (&slot, &buffer) in slots.iter().zip(&self.leaving[..count]).skip(taken) {
@@ -192,17 +192,17 @@ impl<B: RawBuffers> BurstBuffers<B> {
     /// Index of a handle's shelf, if the shelf still holds the buffer of the handle.
     fn parked_index(&self, parked: &Parked) -> Option<usize> {
         let index = (parked.0 & 0xffff) as usize;
-        let shelf = self.shelves.get(index)?;
-        (shelf.serial == (parked.0 >> 16) as u16 && !shelf.buffer.is_none()).then_some(index)
+        let parking = self.parkings.get(index)?;
+        (parking.serial == (parked.0 >> 16) as u16 && !parking.buffer.is_none()).then_some(index)
     }
 
     /// Remove a buffer from its shelf. The buffer's handle becomes invalid.
     fn take_parked(&mut self, index: usize) -> ParkedBuffer {
-        let shelf = &mut self.shelves[index];
-        let was = *shelf;
-        shelf.buffer = Buffer::NONE;
-        shelf.serial = shelf.serial.wrapping_add(1);
-        self.free_shelves.push(index as u16);
+        let parking = &mut self.parkings[index];
+        let was = *parking;
+        parking.buffer = Buffer::NONE;
+        parking.serial = parking.serial.wrapping_add(1);
+        self.free_parking.push(index as u16);
         was
     }
 }
@@ -230,17 +230,17 @@ impl<B: RawBuffers> PacketIo for BurstBuffers<B> {
         let length = self.length.min(BURST_BUFFERS);
         let slots = self.buffers[..length]
             .iter()
-            .zip(&self.rooms[..length])
+            .zip(&self.data_rooms[..length])
             .zip(&mut self.windows[..length]);
-        for ((buffer, room), window) in slots {
+        for ((buffer, data_room), window) in slots {
             let packet = if buffer.is_none() {
                 Packet::empty(window)
             } else {
                 // SAFETY: an entry owns its buffer, so the memory is initialised and exclusive to this value (contract
                 // of `RawBuffers`). The memory of different buffers is disjoint. The borrow of the burst buffers
                 // prevents that a buffer is given up while the packets exist.
-                let room = unsafe { std::slice::from_raw_parts_mut(room.start, room.length as usize) };
-                Packet::within(room, window)
+                let data_room = unsafe { std::slice::from_raw_parts_mut(data_room.start, data_room.length as usize) };
+                Packet::within(data_room, window)
             };
             // SAFETY: at most BURST_BUFFERS packets are added to `into`, which was empty and has this capacity.
             unsafe { into.push_unchecked(packet) };
@@ -254,13 +254,13 @@ impl<B: RawBuffers> PacketIo for BurstBuffers<B> {
         }
         let count = self.gather(slots);
         // SAFETY: `gather` moved the buffers out of their entries, so they are owned and not referenced elsewhere.
-        // `Packet` keeps windows within the memory of their buffers. `settle` puts rejected buffers back into their
+        // `Packet` keeps windows within the memory of their buffers. `restore_unsent` puts rejected buffers back into their
         // entries.
         let taken = unsafe {
             self.source
-                .transmit(port, &mut self.leaving[..count], &self.leaving_windows[..count])
+                .transmit(port, &mut self.leaving[..count], &self.sent_windows[..count])
         };
-        self.settle(slots, count, taken)
+        self.restore_unsent(slots, count, taken)
     }
 
     #[inline]
@@ -292,45 +292,45 @@ impl<B: RawBuffers> PacketIo for BurstBuffers<B> {
         if self.buffers.get(at)?.is_none() {
             return None;
         }
-        let index = self.free_shelves.pop()?;
-        let shelf = &mut self.shelves[index as usize];
-        shelf.buffer = std::mem::replace(&mut self.buffers[at], Buffer::NONE);
-        shelf.room = self.rooms[at];
-        shelf.window = self.windows[at];
+        let index = self.free_parking.pop()?;
+        let parking = &mut self.parkings[index as usize];
+        parking.buffer = std::mem::replace(&mut self.buffers[at], Buffer::NONE);
+        parking.data_room = self.data_rooms[at];
+        parking.window = self.windows[at];
         self.held -= 1;
-        Some(Parked(index as u32 | (shelf.serial as u32) << 16))
+        Some(Parked(index as u32 | (parking.serial as u32) << 16))
     }
 
     fn unpark(&mut self, parked: Parked) -> Result<BufferIndex, Parked> {
         let (Some(index), at @ 0..BURST_BUFFERS) = (self.parked_index(&parked), self.length) else {
             return Err(parked);
         };
-        let shelf = self.take_parked(index);
-        self.buffers[at] = shelf.buffer;
-        self.rooms[at] = shelf.room;
-        self.windows[at] = shelf.window;
+        let parking = self.take_parked(index);
+        self.buffers[at] = parking.buffer;
+        self.data_rooms[at] = parking.data_room;
+        self.windows[at] = parking.window;
         self.admit(1);
         Ok(at as BufferIndex)
     }
 
     fn release(&mut self, parked: Parked) {
         if let Some(index) = self.parked_index(&parked) {
-            let shelf = self.take_parked(index);
+            let parking = self.take_parked(index);
             // SAFETY: the shelf owned the buffer, and no longer refers to the buffer.
-            unsafe { self.source.free(&mut [shelf.buffer]) };
+            unsafe { self.source.free(&mut [parking.buffer]) };
         }
     }
 
     #[inline]
     fn end(&mut self) -> usize {
-        let forgotten = self.held;
-        if forgotten != 0 {
+        let leaked = self.held;
+        if leaked != 0 {
             for at in 0..self.length {
                 self.free(&[at as BufferIndex]);
             }
         }
         self.length = 0;
-        forgotten
+        leaked
     }
 
     fn refused(&self, port: PortIndex) -> &[(ReceiveError, u64)] {
@@ -353,7 +353,7 @@ impl<B: RawBuffers> PacketIo for BurstBuffers<B> {
     }
 
     fn parked(&self) -> usize {
-        self.shelves.len() - self.free_shelves.len()
+        self.parkings.len() - self.free_parking.len()
     }
 }
 
@@ -361,21 +361,21 @@ impl<B: RawBuffers> Handover for BurstBuffers<B> {
     fn hand_over(&mut self, to: WorkerIndex, slots: &[BufferIndex], carried: &[NoteWords]) -> usize {
         let slots = &slots[..slots.len().min(carried.len())];
         let count = self.gather(slots);
-        let mut rooms = [0; BURST_BUFFERS];
-        for (length, &slot) in rooms.iter_mut().zip(&slots[..count]) {
-            *length = self.rooms[slot as usize].length;
+        let mut data_rooms = [0; BURST_BUFFERS];
+        for (length, &slot) in data_rooms.iter_mut().zip(&slots[..count]) {
+            *length = self.data_rooms[slot as usize].length;
         }
-        // SAFETY: the reasons in `transmit` apply. In addition, the lengths in `rooms` do not change during the call.
+        // SAFETY: the reasons in `transmit` apply. In addition, the lengths in `data_rooms` do not change during the call.
         let taken = unsafe {
             self.source.put(
                 to,
                 &mut self.leaving[..count],
-                &rooms[..count],
-                &self.leaving_windows[..count],
+                &data_rooms[..count],
+                &self.sent_windows[..count],
                 &carried[..count],
             )
         };
-        self.settle(slots, count, taken)
+        self.restore_unsent(slots, count, taken)
     }
 
     #[inline]
@@ -403,15 +403,15 @@ impl<B: RawBuffers> Handover for BurstBuffers<B> {
     fn take_over(&mut self, carried: &mut ArrayVec<NoteWords, BURST_SIZE>) -> usize {
         let to = (self.length + carried.remaining_capacity()).min(BURST_BUFFERS);
         let places = self.length..to;
-        let room = places.len().min(BURST_SIZE);
+        let data_room = places.len().min(BURST_SIZE);
         let coming = IncomingBuffers {
             buffers: &mut self.buffers[places.clone()],
-            rooms: &mut self.rooms[places.clone()],
+            data_rooms: &mut self.data_rooms[places.clone()],
             windows: &mut self.windows[places],
         };
-        let count = self.source.take(coming, &mut self.came[..room]);
+        let count = self.source.take(coming, &mut self.received_notes[..data_room]);
         self.admit(count);
-        carried.extend(self.came[..count].iter().copied());
+        carried.extend(self.received_notes[..count].iter().copied());
         count
     }
 }
@@ -419,11 +419,11 @@ impl<B: RawBuffers> Handover for BurstBuffers<B> {
 impl<B: RawBuffers> Drop for BurstBuffers<B> {
     fn drop(&mut self) {
         self.end();
-        for index in 0..self.shelves.len() {
-            if !self.shelves[index].buffer.is_none() {
-                let shelf = self.take_parked(index);
+        for index in 0..self.parkings.len() {
+            if !self.parkings[index].buffer.is_none() {
+                let parking = self.take_parked(index);
                 // SAFETY: the shelf owned the buffer, and no longer refers to the buffer.
-                unsafe { self.source.free(&mut [shelf.buffer]) };
+                unsafe { self.source.free(&mut [parking.buffer]) };
             }
         }
     }

@@ -352,11 +352,11 @@ mod tests {
             .into_iter()
             .filter(|limit| limit.fatal)
             .collect();
-        let told: Vec<_> = fatal.iter().map(DriverLimit::to_string).collect();
-        assert_eq!(2, told.len(), "{told:?}");
+        let messages: Vec<_> = fatal.iter().map(DriverLimit::to_string).collect();
+        assert_eq!(2, messages.len(), "{messages:?}");
         assert!(
-            told[0].starts_with("no PCI device ffff:ff:1f.6: ") && told[1].contains("1f.7"),
-            "{told:?}"
+            messages[0].starts_with("no PCI device ffff:ff:1f.6: ") && messages[1].contains("1f.7"),
+            "{messages:?}"
         );
         assert!(matches!(fatal[0].card, Some(CardFault::Absent(_))));
     }

@@ -10,7 +10,7 @@ use std::ffi::{CStr, CString};
 use std::sync::OnceLock;
 
 pub use arguments::{EalRequirements, HugepageFault, HugepageReason, Memory, arguments, memory};
-pub(crate) use diagnosis::last_words;
+pub(crate) use diagnosis::last_log_lines;
 pub use host::{Host, allowed_cores, free_hugepage_bytes, has_capability};
 pub(crate) use host::{available_bytes, capability_in};
 pub use log::recent_lines;
@@ -57,12 +57,12 @@ pub enum EalError {
     #[error("{0} is too old: install 22.11 or newer (Debian: apt-get install dpdk)")]
     TooOld(String),
     /// DPDK returned another error. The end of DPDK's log is included.
-    #[error("DPDK can't be started ({reason}): {last_words}")]
+    #[error("DPDK can't be started ({reason}): {last_log_lines}")]
     Refused {
         /// Text of DPDK's error code.
         reason: String,
         /// End of DPDK's log.
-        last_words: String,
+        last_log_lines: String,
     },
     /// The thread that starts the EAL could not be created.
     #[error("the thread that starts DPDK could not be created: {0}; raise the limit on threads (ulimit -u)")]
@@ -120,7 +120,7 @@ impl Eal {
             .map_err(|error| EalError::NoThread(error.to_string()))?
             .join()
             .unwrap_or(-libc::EFAULT);
-        log::quiet_libraries();
+        log::silence_libraries();
         if started == 0 {
             // The registers of legacy virtio with UIO are I/O ports. Only the thread that started the EAL had access to
             // them, and that thread has ended. Ignore an error: DPDK then has not loaded the driver that needs I/O
@@ -129,7 +129,7 @@ impl Eal {
         }
         match started {
             0 => {
-                crate::presence::watch();
+                crate::presence::watch_removals();
                 Ok(Eal { memory, version })
             }
             error => Err(refusal(-error, needs)),
@@ -159,7 +159,7 @@ fn refusal(error: i32, needs: &EalRequirements) -> EalError {
         },
         error => EalError::Refused {
             reason: error_text(error),
-            last_words: last_words(4),
+            last_log_lines: last_log_lines(4),
         },
     }
 }

@@ -15,7 +15,7 @@ const MIN_RING: usize = 64;
 /// A ring entry. The entry owns its buffer.
 struct HandoverEntry {
     buffer: Buffer,
-    room: u16,
+    data_room: u16,
     window: Window,
     carried: NoteWords,
 }
@@ -52,7 +52,7 @@ pub(crate) struct WorkerRings {
     to: Box<[Option<To>]>,
     from: Box<[Consumer<HandoverEntry>]>,
     /// Index of the first ring to read, in round-robin order.
-    turn: usize,
+    next_ring: usize,
 }
 
 /// Create rings with `frames` entries between all workers. Returns the ring ends of each worker.
@@ -71,7 +71,7 @@ pub(crate) fn rings(workers: usize, frames: u32) -> Vec<WorkerRings> {
     let made = ends.into_iter().map(|(to, from)| WorkerRings {
         to: to.into(),
         from: from.into(),
-        turn: 0,
+        next_ring: 0,
     });
     made.collect()
 }
@@ -88,22 +88,26 @@ impl WorkerRings {
         &mut self,
         to: usize,
         buffers: &[Buffer],
-        rooms: &[u16],
+        data_rooms: &[u16],
         windows: &[Window],
         carried: &[NoteWords],
     ) -> usize {
         let Some(Some(To { ring, put, .. })) = self.to.get_mut(to) else {
             return 0;
         };
-        let count = buffers.len().min(rooms.len()).min(windows.len()).min(carried.len());
+        let count = buffers
+            .len()
+            .min(data_rooms.len())
+            .min(windows.len())
+            .min(carried.len());
         let count = count.min(ring.slots());
         let Ok(chunk) = ring.write_chunk_uninit(count) else {
             return 0;
         };
-        let all = buffers.iter().zip(rooms).zip(windows).zip(carried);
-        let taken = chunk.fill_from_iter(all.map(|(((&buffer, &room), &window), &carried)| HandoverEntry {
+        let all = buffers.iter().zip(data_rooms).zip(windows).zip(carried);
+        let taken = chunk.fill_from_iter(all.map(|(((&buffer, &data_room), &window), &carried)| HandoverEntry {
             buffer,
-            room,
+            data_room,
             window,
             carried,
         }));
@@ -127,9 +131,9 @@ impl WorkerRings {
     /// Prefetch the packets that the next [`take`](Self::take) returns.
     #[inline]
     pub(crate) fn prefetch_next(&mut self) {
-        let mut left = sluice_engine::packet::io::BURST_SIZE;
+        let mut remaining = sluice_engine::packet::io::BURST_SIZE;
         for ring in &mut self.from {
-            let count = ring.slots().min(left);
+            let count = ring.slots().min(remaining);
             let Ok(chunk) = ring.read_chunk(count) else { continue };
             let (first, second) = chunk.as_slices();
             for handed in first.iter().chain(second) {
@@ -137,30 +141,30 @@ impl WorkerRings {
                 prefetch::prefetch_write_address(handed.buffer.0);
                 prefetch::prefetch_read_address(handed.start().wrapping_add(usize::from(handed.window.start)));
             }
-            left -= count;
+            remaining -= count;
         }
     }
 
     /// Receive packets from the rings of other workers, as far as the arrays have space.
     #[inline]
     pub(crate) fn take(&mut self, coming: IncomingBuffers<'_>, carried: &mut [NoteWords]) -> usize {
-        let most = coming
+        let max = coming
             .buffers
             .len()
-            .min(coming.rooms.len())
+            .min(coming.data_rooms.len())
             .min(coming.windows.len())
             .min(carried.len());
         let rings = self.from.len();
         let mut taken = 0;
         for place in 0..rings {
-            let ring = &mut self.from[(self.turn + place) % rings];
-            let count = ring.slots().min(most - taken);
+            let ring = &mut self.from[(self.next_ring + place) % rings];
+            let count = ring.slots().min(max - taken);
             let Ok(chunk) = ring.read_chunk(count) else { continue };
             for handed in chunk {
                 coming.buffers[taken] = handed.buffer;
-                coming.rooms[taken] = BufferMemory {
+                coming.data_rooms[taken] = BufferMemory {
                     start: handed.start(),
-                    length: handed.room,
+                    length: handed.data_room,
                     fault: 0,
                 };
                 coming.windows[taken] = handed.window;
@@ -169,11 +173,11 @@ impl WorkerRings {
                 std::mem::forget(handed);
                 taken += 1;
             }
-            if taken == most {
+            if taken == max {
                 break;
             }
         }
-        self.turn = (self.turn + 1) % rings.max(1);
+        self.next_ring = (self.next_ring + 1) % rings.max(1);
         taken
     }
 

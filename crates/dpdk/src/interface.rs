@@ -43,14 +43,14 @@ impl Interface {
     fn request(&self) -> libc::ifreq {
         // SAFETY: `ifreq` is plain data, and all zeros are a valid value.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-        let room = request.ifr_name.len() - 1;
-        for (to, from) in request.ifr_name[..room].iter_mut().zip(self.name.bytes()) {
+        let max_length = request.ifr_name.len() - 1;
+        for (to, from) in request.ifr_name[..max_length].iter_mut().zip(self.name.bytes()) {
             *to = from as libc::c_char;
         }
         request
     }
 
-    fn ask(&self, code: libc::c_ulong, request: &mut libc::ifreq) -> Result<(), Error> {
+    fn ioctl(&self, code: libc::c_ulong, request: &mut libc::ifreq) -> Result<(), Error> {
         // SAFETY: the request has the layout that these ioctl codes read and write, and lives during the call.
         match unsafe { libc::ioctl(self.socket.as_raw_fd(), code, request) } {
             0.. => Ok(()),
@@ -61,7 +61,7 @@ impl Interface {
     /// MTU: maximum size of an IP packet in bytes.
     pub fn mtu(&self) -> Result<u32, Error> {
         let mut request = self.request();
-        self.ask(libc::SIOCGIFMTU, &mut request)?;
+        self.ioctl(libc::SIOCGIFMTU, &mut request)?;
         // SAFETY: this ioctl fills the field.
         Ok(unsafe { request.ifr_ifru.ifru_mtu } as u32)
     }
@@ -73,13 +73,13 @@ impl Interface {
         }
         let mut request = self.request();
         request.ifr_ifru.ifru_mtu = mtu.into();
-        self.ask(libc::SIOCSIFMTU, &mut request)
+        self.ioctl(libc::SIOCSIFMTU, &mut request)
     }
 
     /// Set the MAC address if the current MAC address differs.
     pub fn set_mac(&self, mac: [u8; 6]) -> Result<(), Error> {
         let mut request = self.request();
-        self.ask(libc::SIOCGIFHWADDR, &mut request)?;
+        self.ioctl(libc::SIOCGIFHWADDR, &mut request)?;
         // SAFETY: this ioctl fills the field.
         let address = unsafe { &mut request.ifr_ifru.ifru_hwaddr.sa_data };
         let wanted = mac.map(|byte| byte as libc::c_char);
@@ -87,13 +87,13 @@ impl Interface {
             return Ok(());
         }
         address[..6].copy_from_slice(&wanted);
-        self.ask(libc::SIOCSIFHWADDR, &mut request)
+        self.ioctl(libc::SIOCSIFHWADDR, &mut request)
     }
 
     /// Set the interface up or down if its current state differs.
     pub fn set_up(&self, up: bool) -> Result<(), Error> {
         let mut request = self.request();
-        self.ask(libc::SIOCGIFFLAGS, &mut request)?;
+        self.ioctl(libc::SIOCGIFFLAGS, &mut request)?;
         // SAFETY: this ioctl fills the field.
         let flags = unsafe { request.ifr_ifru.ifru_flags };
         let bit = libc::IFF_UP as libc::c_short;
@@ -102,7 +102,7 @@ impl Interface {
             return Ok(());
         }
         request.ifr_ifru.ifru_flags = wanted;
-        self.ask(libc::SIOCSIFFLAGS, &mut request)
+        self.ioctl(libc::SIOCSIFFLAGS, &mut request)
     }
 
     /// Enable all-multicast mode for the lifetime of the returned value. DPDK's drivers for kernel interfaces can't
@@ -112,7 +112,7 @@ impl Interface {
     /// The kernel's error: the interface does not exist, or CAP_NET_RAW is missing.
     pub fn all_multicast(&self) -> Result<AllMulticast, Error> {
         let mut request = self.request();
-        self.ask(SIOCGIFINDEX, &mut request)?;
+        self.ioctl(SIOCGIFINDEX, &mut request)?;
         // With protocol 0 the socket receives no packets. SAFETY: the call creates a descriptor or fails.
         let socket = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
         if socket < 0 {
@@ -148,7 +148,8 @@ impl Interface {
         let mut request = self.request();
         let wanted = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
         // SAFETY: this ioctl fills the field.
-        self.ask(libc::SIOCGIFFLAGS, &mut request).is_ok() && unsafe { request.ifr_ifru.ifru_flags } & wanted == wanted
+        self.ioctl(libc::SIOCGIFFLAGS, &mut request).is_ok()
+            && unsafe { request.ifr_ifru.ifru_flags } & wanted == wanted
     }
 
     /// Number of pairs of receive and transmit queues. 1 if the driver does not report the number.
@@ -160,7 +161,7 @@ impl Interface {
         let mut request = self.request();
         request.ifr_ifru.ifru_data = (&raw mut channels).cast();
         // The request points to `channels`, which has the layout that this command fills and lives during the call.
-        if self.ask(SIOCETHTOOL, &mut request).is_err() {
+        if self.ioctl(SIOCETHTOOL, &mut request).is_err() {
             return 1;
         }
         (channels.combined + channels.receive.min(channels.transmit)).clamp(1, u32::from(u16::MAX)) as u16

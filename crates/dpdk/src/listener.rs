@@ -29,7 +29,7 @@ pub struct CapturedFrame<'l> {
 
 /// Ancillary data that the kernel reports together with a frame.
 #[derive(Default)]
-struct Beside {
+struct AncillaryData {
     at: Duration,
     /// Protocol identifier and control information of a VLAN tag.
     tag: Option<[u16; 2]>,
@@ -144,9 +144,9 @@ impl Listener {
                 _ => Err(error),
             };
         };
-        let beside = beside(&message);
+        let ancillary = ancillary(&message);
         let kept = length.min(MAX_FRAME);
-        let (from, more) = match beside.tag {
+        let (from, more) = match ancillary.tag {
             Some([protocol, control]) if kept >= 12 => {
                 self.buffer.copy_within(TAG..TAG + 12, 0);
                 self.buffer[12..14].copy_from_slice(&protocol.to_be_bytes());
@@ -156,7 +156,7 @@ impl Listener {
             _ => (TAG, 0),
         };
         Ok(Some(CapturedFrame {
-            at: beside.at,
+            at: ancillary.at,
             frame: &self.buffer[from..TAG + kept],
             length: (length + more) as u32,
         }))
@@ -178,8 +178,8 @@ impl Listener {
 }
 
 /// Timestamp and VLAN tag of a received message.
-fn beside(message: &libc::msghdr) -> Beside {
-    let mut beside = Beside::default();
+fn ancillary(message: &libc::msghdr) -> AncillaryData {
+    let mut ancillary = AncillaryData::default();
     // SAFETY: the kernel has filled the control memory of this message and set its length.
     let mut next = unsafe { libc::CMSG_FIRSTHDR(message) };
     while !next.is_null() {
@@ -189,7 +189,7 @@ fn beside(message: &libc::msghdr) -> Beside {
             (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
                 // SAFETY: a message of this type contains this struct, possibly unaligned.
                 let at = unsafe { data.cast::<libc::timespec>().read_unaligned() };
-                beside.at = Duration::new(at.tv_sec.max(0) as u64, at.tv_nsec as u32);
+                ancillary.at = Duration::new(at.tv_sec.max(0) as u64, at.tv_nsec as u32);
             }
             (libc::SOL_PACKET, libc::PACKET_AUXDATA) => {
                 // SAFETY: a message of this type contains this struct, possibly unaligned.
@@ -199,18 +199,18 @@ fn beside(message: &libc::msghdr) -> Beside {
                     true => found.tp_vlan_tpid,
                     false => 0x8100,
                 };
-                beside.tag = has(libc::TP_STATUS_VLAN_VALID).then_some([protocol, found.tp_vlan_tci]);
+                ancillary.tag = has(libc::TP_STATUS_VLAN_VALID).then_some([protocol, found.tp_vlan_tci]);
             }
             _ => {}
         }
         // SAFETY: as for the first header.
         next = unsafe { libc::CMSG_NXTHDR(message, next) };
     }
-    beside
+    ancillary
 }
 
-/// Wait until any listener has a frame, but at most for the duration `most`.
-pub fn wait(listeners: &[&Listener], most: Duration) {
+/// Wait until any listener has a frame, but at most for the duration `max`.
+pub fn wait(listeners: &[&Listener], max: Duration) {
     let mut wanted: Vec<libc::pollfd> = listeners
         .iter()
         .map(|listener| libc::pollfd {
@@ -219,7 +219,7 @@ pub fn wait(listeners: &[&Listener], most: Duration) {
             revents: 0,
         })
         .collect();
-    let milliseconds = c_int::try_from(most.as_millis()).unwrap_or(c_int::MAX);
+    let milliseconds = c_int::try_from(max.as_millis()).unwrap_or(c_int::MAX);
     // Ignore the result, because the caller checks all listeners afterwards. SAFETY: the array has the stated number of
     // descriptors, and lives during the call.
     unsafe { libc::poll(wanted.as_mut_ptr(), wanted.len() as libc::nfds_t, milliseconds) };

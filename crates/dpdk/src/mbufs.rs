@@ -25,7 +25,7 @@ const _: () = {
     assert!(Checksums::Vouched as u32 == sys::SLUICE_CHECKSUMS_VOUCHED);
     assert!(Checksums::BadL3 as u32 == sys::SLUICE_CHECKSUMS_BAD_L3);
     assert!(Checksums::BadL4 as u32 == sys::SLUICE_CHECKSUMS_BAD_L4);
-    assert!(Checksums::LeftToOffload as u32 == sys::SLUICE_CHECKSUMS_LEFT);
+    assert!(Checksums::PartialChecksum as u32 == sys::SLUICE_CHECKSUMS_LEFT);
     assert!(BURST_SIZE == sys::SLUICE_BURST as usize);
 };
 
@@ -40,10 +40,10 @@ impl IncomingBuffers<'_> {
         *mut sys::sluice_window,
         u16,
     ) {
-        let count = self.buffers.len().min(self.rooms.len()).min(self.windows.len()) as u16;
+        let count = self.buffers.len().min(self.data_rooms.len()).min(self.windows.len()) as u16;
         (
             self.buffers.as_mut_ptr().cast(),
-            self.rooms.as_mut_ptr().cast(),
+            self.data_rooms.as_mut_ptr().cast(),
             self.windows.as_mut_ptr().cast(),
             count,
         )
@@ -79,7 +79,7 @@ impl PortQueues {
 
 /// Ports, pools and rings of one worker.
 pub struct WorkerMbufs {
-    pub(crate) ways: Box<[PortQueues]>,
+    pub(crate) assignments: Box<[PortQueues]>,
     pub(crate) worker: u16,
     /// Rings to and from other workers.
     pub(crate) handover: WorkerRings,
@@ -97,27 +97,28 @@ unsafe impl Send for WorkerMbufs {}
 // buffers.
 unsafe impl RawBuffers for WorkerMbufs {
     fn ports(&self) -> usize {
-        self.ways.len()
+        self.assignments.len()
     }
 
     #[inline]
     fn receive(&mut self, port: PortIndex, coming: IncomingBuffers<'_>, faults: &mut u64) -> usize {
-        let Some(way) = self.ways.get_mut(port as usize) else {
+        let Some(assigned) = self.assignments.get_mut(port as usize) else {
             return 0;
         };
-        let Some(queue) = way.receive else { return 0 };
-        if let Some(transmit) = way.transmit.filter(|_| way.calls_for_transmit) {
+        let Some(queue) = assigned.receive else { return 0 };
+        if let Some(transmit) = assigned.transmit.filter(|_| assigned.calls_for_transmit) {
             // SAFETY: the call sends no frame.
-            unsafe { sys::sluice_transmit_nothing(way.port, transmit) };
+            unsafe { sys::sluice_transmit_nothing(assigned.port, transmit) };
         }
-        let now = way.coalescing.map(|_| tsc::now()).unwrap_or_default();
-        if way.coalescing.is_some_and(|coalescing| !coalescing.is_due(now)) {
+        let now = assigned.coalescing.map(|_| tsc::now()).unwrap_or_default();
+        if assigned.coalescing.is_some_and(|coalescing| !coalescing.is_due(now)) {
             return 0;
         }
-        let (buffers, rooms, windows, count) = coming.places();
+        let (buffers, data_rooms, windows, count) = coming.places();
         // SAFETY: each array has `count` elements. The queue belongs to only this worker, and its port is started.
-        let count = unsafe { sys::sluice_receive(way.port, queue, buffers, rooms, windows, count, faults) }.into();
-        if let Some(coalescing) = &mut way.coalescing {
+        let count =
+            unsafe { sys::sluice_receive(assigned.port, queue, buffers, data_rooms, windows, count, faults) }.into();
+        if let Some(coalescing) = &mut assigned.coalescing {
             coalescing.received(count, now);
         }
         count
@@ -125,15 +126,25 @@ unsafe impl RawBuffers for WorkerMbufs {
 
     #[inline]
     unsafe fn transmit(&mut self, port: PortIndex, buffers: &mut [Buffer], windows: &[Window]) -> usize {
-        let Some(way) = self.ways.get_mut(port as usize) else {
+        let Some(assigned) = self.assignments.get_mut(port as usize) else {
             return 0;
         };
         let count = buffers.len().min(windows.len()) as u16;
         let (buffers, windows) = (buffers.as_mut_ptr().cast(), windows.as_ptr().cast());
-        let Some(queue) = way.transmit else { return 0 };
+        let Some(queue) = assigned.transmit else { return 0 };
         // SAFETY: the caller owns `count` buffers and gives up the accepted buffers. The queue belongs to only this
         // worker.
-        unsafe { sys::sluice_transmit(way.port, queue, i32::from(way.offload), buffers, windows, count) }.into()
+        unsafe {
+            sys::sluice_transmit(
+                assigned.port,
+                queue,
+                i32::from(assigned.offload),
+                buffers,
+                windows,
+                count,
+            )
+        }
+        .into()
     }
 
     #[inline]
@@ -144,9 +155,9 @@ unsafe impl RawBuffers for WorkerMbufs {
     }
 
     fn allocate(&mut self, coming: IncomingBuffers<'_>) -> usize {
-        let (buffers, rooms, windows, count) = coming.places();
+        let (buffers, data_rooms, windows, count) = coming.places();
         // SAFETY: the pool is alive, and each array has `count` elements.
-        unsafe { sys::sluice_allocate(self.shared.pool().raw(), buffers, rooms, windows, count) }.into()
+        unsafe { sys::sluice_allocate(self.shared.pool().raw(), buffers, data_rooms, windows, count) }.into()
     }
 
     #[inline]
@@ -154,25 +165,25 @@ unsafe impl RawBuffers for WorkerMbufs {
         &mut self,
         to: WorkerIndex,
         buffers: &mut [Buffer],
-        rooms: &[u16],
+        data_rooms: &[u16],
         windows: &[Window],
         carried: &[NoteWords],
     ) -> usize {
         // SAFETY: the caller owns the buffers and gives up the accepted buffers. All buffers are from pools of this
         // crate, without a private area.
-        unsafe { self.handover.put(to.into(), buffers, rooms, windows, carried) }
+        unsafe { self.handover.put(to.into(), buffers, data_rooms, windows, carried) }
     }
 
     fn renew(&mut self, port: PortIndex) {
-        if let Some(way) = self.ways.get_mut(usize::from(port)) {
-            *way = self.shared.port_queues(self.worker, port);
+        if let Some(assigned) = self.assignments.get_mut(usize::from(port)) {
+            *assigned = self.shared.port_queues(self.worker, port);
         }
     }
 
     fn has_device(&self, port: PortIndex) -> bool {
-        self.ways
+        self.assignments
             .get(usize::from(port))
-            .is_some_and(|way| way.port != PortQueues::NONE.port)
+            .is_some_and(|assigned| assigned.port != PortQueues::NONE.port)
     }
 
     #[inline]

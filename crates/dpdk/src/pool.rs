@@ -43,7 +43,7 @@ pub enum PoolError {
         "{count} buffers for AF_XDP need one contiguous piece of memory, but DPDK has only {pieces} separate pieces: \
          reserve hugepages at boot (hugepages= on the kernel's command line), or lower queues or buffers"
     )]
-    Scattered {
+    NotContiguous {
         /// Number of buffers.
         count: u32,
         /// Number of pieces.
@@ -68,7 +68,7 @@ pub struct PoolSize {
     /// Number of buffers. Powers of two minus one waste the least memory.
     pub count: u32,
     /// Size of each buffer in bytes, including headroom.
-    pub room: u16,
+    pub data_room: u16,
     /// Number of cached buffers per core. 0 makes the pool strictly first-in, first-out.
     pub cache: u32,
     /// Whether the buffers must be in contiguous memory, as AF_XDP requires. If false, the memory may consist of
@@ -81,7 +81,7 @@ impl PoolSize {
     pub fn bytes(&self) -> usize {
         // Headers of the mempool object and of the mbuf, rounding to a cache line, and DPDK's padding that spreads
         // objects over memory channels.
-        let object = (64 + 128 + self.room as usize).next_multiple_of(64) + 64;
+        let object = (64 + 128 + self.data_room as usize).next_multiple_of(64) + 64;
         let object = match self.adjoining {
             true => object.max(sys::SLUICE_ADJOINING_OBJECT as usize),
             false => object,
@@ -97,7 +97,7 @@ pub struct Pool {
     raw: *mut sys::rte_mempool,
     size: PoolSize,
     /// Maximum number of buffers that drivers keep after their close.
-    keepable: AtomicU32,
+    max_retained: AtomicU32,
 }
 
 // SAFETY: DPDK's pools support concurrent use by several threads.
@@ -115,13 +115,13 @@ pub struct PoolBalance {
     /// Buffers currently in the pool.
     pub available: u32,
     /// Maximum number of buffers that drivers of this pool keep after their close.
-    pub kept_by_driver: u32,
+    pub retained_by_driver: u32,
 }
 
 impl PoolBalance {
     /// Whether the pool contains all buffers except buffers that a driver may keep.
     pub fn is_even(&self) -> bool {
-        self.available <= self.size && self.size - self.available <= self.kept_by_driver
+        self.available <= self.size && self.size - self.available <= self.retained_by_driver
     }
 }
 
@@ -138,7 +138,7 @@ impl Pool {
                 unique.as_ptr(),
                 size.count,
                 size.cache,
-                size.room,
+                size.data_room,
                 i32::from(size.adjoining),
                 &mut raw,
                 &mut pieces,
@@ -149,7 +149,7 @@ impl Pool {
             libc::ENOMEM => {
                 return Err(PoolError::NotEnoughMemory {
                     count: size.count,
-                    buffer_bytes: size.room,
+                    buffer_bytes: size.data_room,
                     megabytes: size.bytes() >> 20,
                     free: free_hugepage_bytes() >> 20,
                 });
@@ -166,10 +166,10 @@ impl Pool {
             name: name.into(),
             raw,
             size,
-            keepable: AtomicU32::new(0),
+            max_retained: AtomicU32::new(0),
         };
         if size.adjoining && pieces != 1 {
-            return Err(PoolError::Scattered {
+            return Err(PoolError::NotContiguous {
                 count: size.count,
                 pieces,
             });
@@ -205,13 +205,13 @@ impl Pool {
             name: self.name.clone(),
             size: self.size.count,
             available: self.available(),
-            kept_by_driver: self.keepable.load(Ordering::Relaxed),
+            retained_by_driver: self.max_retained.load(Ordering::Relaxed),
         }
     }
 
     /// Allow a driver of this pool to keep `count` additional buffers after its close.
-    pub(crate) fn allow_kept(&self, count: u32) {
-        self.keepable.fetch_add(count, Ordering::Relaxed);
+    pub(crate) fn allow_retained(&self, count: u32) {
+        self.max_retained.fetch_add(count, Ordering::Relaxed);
     }
 
     pub(crate) fn raw(&self) -> *mut sys::rte_mempool {

@@ -154,11 +154,11 @@ impl Port {
         (receivers, senders): (&[u16], &[u16]),
         pool: &Arc<Pool>,
     ) -> Result<Port, PortError> {
-        let most = u16::try_from(receivers.len()).unwrap_or(u16::MAX);
-        let choice = choose(&plan.device, plan.mtu, plan.queues.min(most), plan.driver);
+        let max = u16::try_from(receivers.len()).unwrap_or(u16::MAX);
+        let choice = choose(&plan.device, plan.mtu, plan.queues.min(max), plan.driver);
         let opening = Opening { plan, choice };
         opening.check()?;
-        let wish = opening.wish()?;
+        let steering_request = opening.steering_request()?;
         // The members of a bond must be opened before the bond. The interface of a TAP device exists only after the
         // probe of the device.
         if !matches!(plan.device, Device::Tap { .. }) {
@@ -197,12 +197,12 @@ impl Port {
                 }
             }
         }
-        port.senders = port.served(receivers, senders);
+        port.senders = port.transmitting_workers(receivers, senders);
         let before = match port.choice.driver {
             Driver::AfXdp => Sockets::open_now(),
             _ => Sockets::default(),
         };
-        let configured = port.configure(&opening, &wish, pool);
+        let configured = port.configure(&opening, &steering_request, pool);
         if port.choice.driver == Driver::AfXdp {
             port.sockets = Sockets::opened_since(&before);
         }
@@ -211,7 +211,7 @@ impl Port {
 
     /// Workers that get a transmit queue. Cards provide the requested number of transmit queues. Other drivers provide
     /// receive and transmit queues only in pairs.
-    fn served(&self, receivers: &[u16], senders: &[u16]) -> Vec<u16> {
+    fn transmitting_workers(&self, receivers: &[u16], senders: &[u16]) -> Vec<u16> {
         match self.choice.driver {
             // LACP requires regular transmit calls of the receiving workers.
             Driver::Bond => {

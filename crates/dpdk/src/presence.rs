@@ -11,21 +11,24 @@ use crate::device::{Device, PciAddress};
 use crate::sys;
 
 /// Cards that the kernel has requested back.
-static WANTED_BACK: Mutex<Vec<PciAddress>> = Mutex::new(Vec::new());
+static REMOVAL_REQUESTS: Mutex<Vec<PciAddress>> = Mutex::new(Vec::new());
 
-extern "C" fn wanted_back(name: *const c_char) {
+extern "C" fn removal_requested(name: *const c_char) {
     // SAFETY: DPDK passes the name of a device as a C string.
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
     if let Ok(address) = name.parse() {
-        WANTED_BACK.lock().unwrap_or_else(PoisonError::into_inner).push(address);
+        REMOVAL_REQUESTS
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(address);
     }
 }
 
 /// Register for the removal requests that DPDK forwards, and make accesses to removed cards harmless. Without support
 /// in DPDK, a removed card remains until the process ends.
-pub(crate) fn watch() {
-    // SAFETY: `wanted_back` is a static function that any thread may call.
-    unsafe { sys::sluice_watch_removal(Some(wanted_back)) };
+pub(crate) fn watch_removals() {
+    // SAFETY: `removal_requested` is a static function that any thread may call.
+    unsafe { sys::sluice_watch_removal(Some(removal_requested)) };
 }
 
 /// The device on which a port was opened.
@@ -44,7 +47,7 @@ impl Origin {
     pub(crate) fn of(device: &Device) -> Self {
         match device {
             Device::Pci(address) => {
-                let mut wanted = WANTED_BACK.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut wanted = REMOVAL_REQUESTS.lock().unwrap_or_else(PoisonError::into_inner);
                 wanted.retain(|other| other != address);
                 Origin::Card(*address)
             }
@@ -54,10 +57,10 @@ impl Origin {
     }
 
     /// Whether the device has been removed, or its removal is requested.
-    pub(crate) fn is_gone(&self) -> bool {
+    pub(crate) fn is_removed(&self) -> bool {
         match self {
             Origin::Card(address) => {
-                let wanted = WANTED_BACK.lock().unwrap_or_else(PoisonError::into_inner);
+                let wanted = REMOVAL_REQUESTS.lock().unwrap_or_else(PoisonError::into_inner);
                 wanted.contains(address) || !Path::new("/sys/bus/pci/devices").join(address.to_string()).exists()
             }
             Origin::Interface(name, number) => index(name) != *number,
@@ -80,18 +83,18 @@ mod tests {
     #[test]
     fn interface_is_gone_where_another_has_its_name() {
         let lo = Origin::of(&"lo".parse().unwrap());
-        assert!(!lo.is_gone());
-        assert!(Origin::Interface("lo".into(), 77).is_gone());
-        assert!(Origin::Interface("no-such".into(), 1).is_gone());
+        assert!(!lo.is_removed());
+        assert!(Origin::Interface("lo".into(), 77).is_removed());
+        assert!(Origin::Interface("no-such".into(), 1).is_removed());
     }
 
     #[test]
     fn card_is_gone_when_the_kernel_asks_for_it() {
         let address: PciAddress = "ffff:ff:1f.7".parse().unwrap();
-        assert!(Origin::of(&Device::Pci(address)).is_gone(), "no such card");
-        wanted_back(c"ffff:ff:1f.7".as_ptr());
-        assert!(WANTED_BACK.lock().unwrap().contains(&address));
+        assert!(Origin::of(&Device::Pci(address)).is_removed(), "no such card");
+        removal_requested(c"ffff:ff:1f.7".as_ptr());
+        assert!(REMOVAL_REQUESTS.lock().unwrap().contains(&address));
         Origin::of(&Device::Pci(address));
-        assert!(!WANTED_BACK.lock().unwrap().contains(&address), "opened again");
+        assert!(!REMOVAL_REQUESTS.lock().unwrap().contains(&address), "opened again");
     }
 }

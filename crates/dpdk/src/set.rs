@@ -8,7 +8,7 @@ use std::time::Duration;
 use sluice_engine::packet::io::PortIndex;
 
 pub use self::plan::Plan;
-use self::plan::room_of;
+use self::plan::data_room_for;
 pub(crate) use self::plan::{AF_PACKET_ORDINARY_MTU, DESCRIPTORS};
 use crate::burst_buffers::BurstBuffers;
 use crate::coalescing::Coalescing;
@@ -49,7 +49,7 @@ pub enum SetError {
     Ring(#[from] RingError),
     /// All port indexes are in use.
     #[error("{port}: all {places} places for devices are in use: restart the process to have more places")]
-    NoPlace {
+    NoFreeIndex {
         /// Name of the port.
         port: String,
         /// Number of port indexes.
@@ -89,7 +89,7 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 struct WorkerPorts {
     /// Queues by port index. A change takes effect when the worker next renews the port.
-    ways: Mutex<Vec<PortQueues>>,
+    assignments: Mutex<Vec<PortQueues>>,
     queues: Queues,
 }
 
@@ -106,8 +106,12 @@ impl Shared {
 
     /// Current queues of a worker for a port.
     pub(crate) fn port_queues(&self, worker: u16, port: PortIndex) -> PortQueues {
-        let ways = self.workers.get(usize::from(worker)).map(|worker| lock(&worker.ways));
-        ways.and_then(|ways| ways.get(usize::from(port)).copied())
+        let assignments = self
+            .workers
+            .get(usize::from(worker))
+            .map(|worker| lock(&worker.assignments));
+        assignments
+            .and_then(|assignments| assignments.get(usize::from(port)).copied())
             .unwrap_or(PortQueues::NONE)
     }
 
@@ -175,7 +179,7 @@ impl Devices {
         };
         let places = plan.places.max(plan.ports.len());
         let of_worker = || WorkerPorts {
-            ways: Mutex::new(vec![PortQueues::NONE; places]),
+            assignments: Mutex::new(vec![PortQueues::NONE; places]),
             queues: Queues::default(),
         };
         let mut devices = Devices {
@@ -206,7 +210,7 @@ impl Devices {
         let rings = handover::rings(workers.into(), plan.handover);
         let hands = all.iter().zip(rings).map(|(&worker, handover)| {
             let source = WorkerMbufs {
-                ways: (0..places)
+                assignments: (0..places)
                     .map(|port| devices.shared.port_queues(worker, port as PortIndex))
                     .collect(),
                 worker,
@@ -227,9 +231,9 @@ impl Devices {
         let places = lock(&shared.ports).len();
         if usize::from(place) >= places {
             let port = wanted.name.clone();
-            return Err(SetError::NoPlace { port, places });
+            return Err(SetError::NoFreeIndex { port, places });
         }
-        if room_of(wanted.mtu) > shared.made.size().room {
+        if data_room_for(wanted.mtu) > shared.made.size().data_room {
             let (port, mtu) = (wanted.name.clone(), wanted.mtu);
             return Err(SetError::Mtu { port, mtu });
         }
@@ -238,7 +242,7 @@ impl Devices {
             let pool = self.pool_of(wanted)?;
             if choice.driver == Driver::AfXdp {
                 // The driver may keep buffers even if the opening fails.
-                pool.allow_kept(u32::from(choice.queues) * (AF_XDP_KEPT_RECEIVE + AF_XDP_KEPT_TRANSMIT));
+                pool.allow_retained(u32::from(choice.queues) * (AF_XDP_KEPT_RECEIVE + AF_XDP_KEPT_TRANSMIT));
             }
             Ok(Port::open(self.eal, wanted, (&self.receivers, &self.senders), &pool)?)
         };
@@ -269,7 +273,7 @@ impl Devices {
     /// port.
     pub fn resume(&self, place: PortIndex, port: &Port) {
         for (worker, of_worker) in (0..).zip(&self.shared.workers) {
-            let way = PortQueues {
+            let assigned = PortQueues {
                 port: port.number(),
                 receive: queue(&self.receivers, worker, port.queues()),
                 transmit: queue(port.senders(), worker, port.transmit_queues()),
@@ -277,9 +281,9 @@ impl Devices {
                 calls_for_transmit: port.driver() == Driver::Bond,
                 coalescing: port.is_coalesced().then(Coalescing::new),
             };
-            lock(&of_worker.ways)[usize::from(place)] = way;
-            if let Some(queue) = way.receive {
-                of_worker.queues.add(way.port, queue);
+            lock(&of_worker.assignments)[usize::from(place)] = assigned;
+            if let Some(queue) = assigned.receive {
+                of_worker.queues.add(assigned.port, queue);
             }
         }
     }
@@ -288,7 +292,7 @@ impl Devices {
     /// port.
     pub fn pause(&self, place: PortIndex, port: &Port) {
         for of_worker in &self.shared.workers {
-            lock(&of_worker.ways)[usize::from(place)] = PortQueues::NONE;
+            lock(&of_worker.assignments)[usize::from(place)] = PortQueues::NONE;
             of_worker.queues.remove(port.number());
         }
     }
@@ -304,7 +308,7 @@ impl Devices {
         let is_idle = |pool: &Arc<Pool>| pool.name() == wanted.name && Arc::strong_count(pool) == 1;
         let known = pools.iter().position(is_idle);
         if let Some(known) = known {
-            if pools[known].size() == size && pools[known].balance().kept_by_driver == 0 {
+            if pools[known].size() == size && pools[known].balance().retained_by_driver == 0 {
                 return Ok(pools[known].clone());
             }
             pools.remove(known);

@@ -72,7 +72,7 @@ impl HashKey {
     }
 
     /// The key, truncated or repeated to the device's key size.
-    fn fitted(&self, bytes: usize) -> Self {
+    fn resized(&self, bytes: usize) -> Self {
         Self(self.0.iter().copied().cycle().take(bytes).collect())
     }
 }
@@ -189,7 +189,7 @@ pub enum SteeringError {
     NoTable,
     /// The device did not accept the table, or does not report its table.
     #[error("the table differs from the requested table: {0}")]
-    NotAsWished(Shortfall),
+    Mismatch(Shortfall),
 }
 
 /// A deviation of the device from the request. The text of the deviation follows "hashes …: " in messages.
@@ -199,24 +199,24 @@ pub enum Shortfall {
     #[error("the device has no RSS hash that can be set")]
     NoHash,
     /// The device does not support the hash function.
-    #[error("the device can't hash {wished}")]
+    #[error("the device can't hash {desired}")]
     NotOffered {
         /// Requested steering.
-        wished: Steering,
+        desired: Steering,
     },
     /// The device reports support for the hash function but rejects it.
-    #[error("the device reports that it can hash {asked}, but refuses this setting ({reason})")]
+    #[error("the device reports that it can hash {requested}, but refuses this setting ({reason})")]
     Declined {
         /// Requested functions.
-        asked: Functions,
+        requested: Functions,
         /// Text of the error number.
         reason: String,
     },
     /// The device accepted a hash function but uses another hash function.
-    #[error("the device was set to hash {asked}, but hashes {hashed}{}", more(.asked, .hashed))]
-    Otherwise {
+    #[error("the device was set to hash {requested}, but hashes {hashed}{}", more(.requested, .hashed))]
+    OtherFunction {
         /// Requested functions.
-        asked: Functions,
+        requested: Functions,
         /// Functions in use.
         hashed: Functions,
     },
@@ -228,7 +228,7 @@ pub enum Shortfall {
     },
     /// The device does not report the hashed fields.
     #[error("the device does not report which fields it hashes ({reason})")]
-    Untold {
+    UnreportedFields {
         /// Text of the error number.
         reason: String,
     },
@@ -240,10 +240,10 @@ pub enum Shortfall {
     },
     /// The device accepted the key but uses another key.
     #[error("the device hashes with a key other than the configured key")]
-    KeyOtherwise,
+    OtherKey,
     /// The device does not report its key.
     #[error("the device does not report its RSS key")]
-    KeyUntold,
+    UnreportedKey,
     /// The device has no table that can be set.
     #[error("the RSS indirection table of the device can't be set")]
     NoTable,
@@ -282,21 +282,21 @@ pub enum Shortfall {
     /// The device accepted the table but uses another table.
     #[error(
         "the RSS indirection table of the device differs from the requested table in {entries} entries: entry \
-         {first} is queue {found}, not {wished}"
+         {first} is queue {found}, not {desired}"
     )]
-    TableOtherwise {
+    OtherTable {
         /// Number of different entries.
         entries: usize,
         /// Index of the first different entry.
         first: usize,
         /// Requested queue of the first different entry.
-        wished: u16,
+        desired: u16,
         /// Actual queue of the first different entry.
         found: u16,
     },
     /// The device does not report its table.
     #[error("the device does not report its RSS indirection table ({reason})")]
-    TableUntold {
+    UnreportedTable {
         /// Text of the error number.
         reason: String,
     },
@@ -310,17 +310,17 @@ impl Shortfall {
             Shortfall::TableLength { .. }
                 | Shortfall::TableFolded { .. }
                 | Shortfall::TableDeclined { .. }
-                | Shortfall::TableOtherwise { .. }
-                | Shortfall::TableUntold { .. }
+                | Shortfall::OtherTable { .. }
+                | Shortfall::UnreportedTable { .. }
         )
     }
 }
 
 /// Text for the difference between two sets of hash functions with equal descriptions.
-fn more(asked: &Functions, hashed: &Functions) -> &'static str {
+fn more(requested: &Functions, hashed: &Functions) -> &'static str {
     if hashed.contains(Functions::BEYOND) {
         ", and more"
-    } else if asked.to_string() == hashed.to_string() {
+    } else if requested.to_string() == hashed.to_string() {
         " of other kinds of packets"
     } else {
         ""
@@ -331,7 +331,7 @@ fn more(asked: &Functions, hashed: &Functions) -> &'static str {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Steered {
     /// Requested steering.
-    pub wish: Steering,
+    pub steering_request: Steering,
     /// Receive queues in use.
     pub queues: u16,
     /// Capabilities of the device. `None` if the capabilities were not queried.
@@ -353,9 +353,9 @@ pub struct Steered {
 
 impl Steered {
     /// Create a state without steering, such as for a single queue.
-    pub(crate) fn not(wish: Steering, queues: u16) -> Self {
+    pub(crate) fn not(steering_request: Steering, queues: u16) -> Self {
         Self {
-            wish,
+            steering_request,
             queues,
             capabilities: None,
             steering: None,

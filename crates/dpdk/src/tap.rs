@@ -21,8 +21,8 @@ impl Tap {
     pub fn open(name: &str) -> Result<Self, Error> {
         // SAFETY: `ifreq` is plain data, and all zeros are a valid value.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-        let room = request.ifr_name.len() - 1;
-        if name.is_empty() || name.len() > room {
+        let max_length = request.ifr_name.len() - 1;
+        if name.is_empty() || name.len() > max_length {
             return Err(Error::from(ErrorKind::InvalidInput));
         }
         for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {

@@ -86,8 +86,8 @@ mod tests {
             let (is_v6, peer): (bool, IpAddr) = (listen.starts_with('['), peer.parse().unwrap());
             sign(&listener, is_v6, peer, b"the key").unwrap();
             let port = listener.local_addr().unwrap().port();
-            let patience = std::time::Duration::from_millis(300);
-            let unsigned = TcpStream::connect_timeout(&(peer, port).into(), patience);
+            let timeout = std::time::Duration::from_millis(300);
+            let unsigned = TcpStream::connect_timeout(&(peer, port).into(), timeout);
             assert_eq!(
                 Some(ErrorKind::TimedOut),
                 unsigned.err().map(|error| error.kind()),

@@ -21,11 +21,11 @@ pub fn now() -> u64 {
 pub fn frequency() -> u64 {
     static FREQUENCY: OnceLock<u64> = OnceLock::new();
     *FREQUENCY.get_or_init(|| {
-        let (began, from) = (Instant::now(), now());
-        while began.elapsed() < Duration::from_millis(20) {
+        let (started, from) = (Instant::now(), now());
+        while started.elapsed() < Duration::from_millis(20) {
             std::hint::spin_loop();
         }
-        let (cycles, elapsed) = (now() - from, began.elapsed());
+        let (cycles, elapsed) = (now() - from, started.elapsed());
         (cycles as u128 * 1_000_000_000 / elapsed.as_nanos().max(1)) as u64
     })
 }

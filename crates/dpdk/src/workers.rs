@@ -45,7 +45,7 @@ pub struct Stop(Arc<AtomicBool>);
 impl Stop {
     /// Whether a stop of the worker is requested.
     #[inline(always)]
-    pub fn is_asked(&self) -> bool {
+    pub fn is_stop_requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -63,26 +63,27 @@ impl<T: Send + 'static> Worker<T> {
             return Err(WorkerError::NoSuchCore { core, allowed });
         }
         let stop = Arc::new(AtomicBool::new(false));
-        let asked = Stop(stop.clone());
-        let (tell, told) = std::sync::mpsc::sync_channel(1);
+        let stop_handle = Stop(stop.clone());
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
         // The kernel truncates thread names to 15 bytes.
         let name: String = name.chars().take(15).collect();
         let thread = std::thread::Builder::new()
             .name(name)
             .spawn(move || {
-                let begun = begin(core);
-                let failed = begun.is_err();
-                let _ = tell.send(begun);
+                let entered = enter(core);
+                let failed = entered.is_err();
+                let _ = sender.send(entered);
                 if failed {
                     return None;
                 }
-                let result = run(asked);
-                // SAFETY: `begin` registered this thread.
+                let result = run(stop_handle);
+                // SAFETY: `enter` registered this thread.
                 unsafe { sys::sluice_thread_unregister() };
                 Some(result)
             })
             .map_err(|error| WorkerError::NoThread(error.to_string()))?;
-        told.recv()
+        receiver
+            .recv()
             .unwrap_or_else(|_| Err(WorkerError::NoThread("the worker ended immediately".into())))?;
         Ok(Self { core, stop, thread })
     }
@@ -93,7 +94,7 @@ impl<T: Send + 'static> Worker<T> {
     }
 
     /// Request a stop of the worker.
-    pub fn ask_to_stop(&self) {
+    pub fn request_stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
@@ -104,7 +105,7 @@ impl<T: Send + 'static> Worker<T> {
 
     /// Request a stop of the worker, and wait for its end. Returns the worker's result or panic.
     pub fn stop(self) -> std::thread::Result<T> {
-        self.ask_to_stop();
+        self.request_stop();
         // The worker's result exists, because `start` returns an error instead of a `Worker` that failed to start.
         self.thread
             .join()
@@ -131,7 +132,7 @@ pub fn pin(core: usize) -> Result<(), WorkerError> {
     if error == 0 { Ok(()) } else { Err(refused()) }
 }
 
-fn begin(core: usize) -> Result<(), WorkerError> {
+fn enter(core: usize) -> Result<(), WorkerError> {
     pin(core)?;
     // SAFETY: the EAL is running (`Worker::start` requires a proof), and each thread registers once.
     match unsafe { sys::sluice_thread_register() } {
@@ -218,8 +219,8 @@ impl ArmedQueues {
     fn wait(&self, milliseconds: i32) -> usize {
         let count = u16::try_from(self.queues.len()).unwrap_or(u16::MAX);
         // SAFETY: the array has `count` queues, which this thread has armed.
-        let rang = unsafe { sys::sluice_interrupt_wait(self.queues.as_ptr(), count, milliseconds) };
-        usize::try_from(rang).unwrap_or(0)
+        let woken = unsafe { sys::sluice_interrupt_wait(self.queues.as_ptr(), count, milliseconds) };
+        usize::try_from(woken).unwrap_or(0)
     }
 }
 
@@ -267,12 +268,12 @@ impl Idle {
         self.quiet_within(Duration::MAX);
     }
 
-    /// Like [`quiet`](Self::quiet), but sleep at most for `most`. For callers with work sources that can't wake the
+    /// Like [`quiet`](Self::quiet), but sleep at most for `max`. For callers with work sources that can't wake the
     /// thread.
     #[inline]
-    pub fn quiet_within(&mut self, most: Duration) {
+    pub fn quiet_within(&mut self, max: Duration) {
         if let Some(sleep) = self.waiting.sleep.filter(|_| self.sleeps_next()) {
-            self.sleep(sleep.min(most));
+            self.sleep(sleep.min(max));
         } else if self.rounds >= self.waiting.spin {
             std::hint::spin_loop();
         }

@@ -82,7 +82,7 @@ fn bond_lets_go_of_a_member_without_a_carrier_and_keeps_the_last_one() {
             );
             command("ip link set a2 down");
             wait_for("the members to be alike", || (lost() == 0).then_some(()));
-            assert!(ports.iter().all(|port| !port.link().up && !port.is_gone()));
+            assert!(ports.iter().all(|port| !port.link().up && !port.is_removed()));
             drop(ports);
             opened.close();
         },
@@ -110,7 +110,7 @@ fn bond_goes_on_without_a_member_and_takes_it_again() {
         agree(hand, 2);
         command("ip link delete a2");
         for (place, port) in (0..).zip(&ports) {
-            assert_eq!((1, false), (port.lost_members().len(), port.is_gone()));
+            assert_eq!((1, false), (port.lost_members().len(), port.is_removed()));
             opened.devices.pause(place, port);
             hand.replace_device(place);
             assert_eq!(0, hand.receive(place));

@@ -55,9 +55,9 @@ fn port_that_is_attached_later_carries_frames_and_one_that_is_detached_none() {
                 let before = attached.statistics().sent;
                 exchange_by_kernel_loop(&mut opened.hand);
                 assert!(attached.statistics().sent > before);
-                assert!(!attached.is_gone());
+                assert!(!attached.is_removed());
                 command("ip link delete va");
-                assert!(attached.is_gone());
+                assert!(attached.is_removed());
                 let detached = opened.devices.detach(SPARE).expect("it is there");
                 opened.hand.replace_device(SPARE);
                 assert_eq!(0, opened.hand.receive(SPARE));
@@ -125,7 +125,7 @@ fn port_beyond_the_places_or_with_larger_frames_than_at_the_start_is_refused() {
                 };
                 opened.devices.attach(place, &wanted).expect_err("it is refused")
             };
-            assert!(matches!(refused(3, 1500), SetError::NoPlace { places: 3, .. }));
+            assert!(matches!(refused(3, 1500), SetError::NoFreeIndex { places: 3, .. }));
             assert!(matches!(refused(SPARE, 9000), SetError::Mtu { mtu: 9000, .. }));
             opened.close();
         },

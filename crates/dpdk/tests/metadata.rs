@@ -73,7 +73,7 @@ fn checksum_flags_become_what_is_known() {
             (Injected::Good, Checksums::Vouched),
             (Injected::BadL3, Checksums::BadL3),
             (Injected::BadL4, Checksums::BadL4),
-            (Injected::LeftL4, Checksums::LeftToOffload),
+            (Injected::LeftL4, Checksums::PartialChecksum),
         ] {
             hand.inject(0, kind, &frame(1, 60));
             assert_eq!(1, hand.receive(0));

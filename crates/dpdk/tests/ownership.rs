@@ -66,7 +66,7 @@ impl Ledger {
         // SAFETY: the four bytes at offset 64 lie in the 256 bytes just allocated.
         unsafe { start.add(64).cast::<u32>().write_unaligned(self.serial) };
         coming.buffers[at] = Buffer(start);
-        coming.rooms[at] = BufferMemory {
+        coming.data_rooms[at] = BufferMemory {
             start,
             length: ROOM as u16,
             fault: 0,
@@ -110,7 +110,7 @@ unsafe impl RawBuffers for Fake {
                 return at;
             }
             if ledger.faulty != 0 && at % ledger.faulty == 0 {
-                coming.rooms[at].fault = 1 + (at % 3) as u16;
+                coming.data_rooms[at].fault = 1 + (at % 3) as u16;
                 *faults |= 1 << at;
             }
         }
@@ -167,13 +167,13 @@ unsafe impl RawBuffers for Fake {
         let count = coming.buffers.len().min(carried.len()).min(ledger.ring.len());
         let IncomingBuffers {
             buffers,
-            rooms,
+            data_rooms,
             windows,
         } = coming;
-        let places = buffers.iter_mut().zip(rooms).zip(windows).zip(carried);
-        for ((((buffer, room), window), carried), from_ring) in places.zip(ledger.ring.drain(..count)) {
+        let places = buffers.iter_mut().zip(data_rooms).zip(windows).zip(carried);
+        for ((((buffer, data_room), window), carried), from_ring) in places.zip(ledger.ring.drain(..count)) {
             (*buffer, *window, *carried) = from_ring;
-            *room = BufferMemory {
+            *data_room = BufferMemory {
                 start: buffer.0,
                 length: ROOM as u16,
                 fault: 0,

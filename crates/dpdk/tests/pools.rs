@@ -7,9 +7,9 @@ use sluice_dpdk::pool::{AF_XDP_BUFFER, JUMBO_BUFFER, ORDINARY_BUFFER, Pool, Pool
 fn buffers_of_every_pool_carry_the_address_that_a_card_uses() {
     on_each_memory("buffers_of_every_pool_carry_the_address_that_a_card_uses", |scenario| {
         let sizes = [(ORDINARY_BUFFER, false), (JUMBO_BUFFER, false), (AF_XDP_BUFFER, true)];
-        let sizes = sizes.map(|(room, adjoining)| PoolSize {
+        let sizes = sizes.map(|(data_room, adjoining)| PoolSize {
             count: 4095,
-            room,
+            data_room,
             cache: 0,
             adjoining,
         });

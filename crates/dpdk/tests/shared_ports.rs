@@ -135,7 +135,7 @@ fn checksum_left_to_offload_by_virtio_arrives_as_left() {
                 hand.packets(&mut lent);
                 lent[0].set_len(60);
                 lent[0].bytes_mut().copy_from_slice(&left_to_offload());
-                lent[0].set_checksums(Checksums::LeftToOffload);
+                lent[0].set_checksums(Checksums::PartialChecksum);
             }
             assert_eq!(1, hand.transmit(from, &[0]));
             assert_eq!(0, hand.end());
@@ -145,7 +145,7 @@ fn checksum_left_to_offload_by_virtio_arrives_as_left() {
                 hand.packets(&mut lent);
                 assert_eq!(left_to_offload(), lent[0].bytes());
                 assert_eq!(
-                    Checksums::LeftToOffload,
+                    Checksums::PartialChecksum,
                     lent[0].checksums(),
                     "from port {from} to port {to}"
                 );

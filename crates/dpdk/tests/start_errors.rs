@@ -90,7 +90,7 @@ fn worker_runs_on_its_core_and_gives_back_its_result() {
         let eal = scenario.eal(64 << 20);
         let core = *sluice_dpdk::eal::allowed_cores().last().expect("a core");
         let worker = sluice_dpdk::workers::Worker::start(eal, "worker-1", core, |stop| {
-            while !stop.is_asked() {
+            while !stop.is_stop_requested() {
                 std::thread::yield_now();
             }
             std::fs::read_to_string("/proc/thread-self/status").expect("the thread's status")

@@ -12,7 +12,7 @@ mod prediction;
 mod topology;
 
 pub use candidates::{assisted, candidates, order};
-pub use choice::{Planned, choose, rank};
+pub use choice::{RatedPlacement, choose, rank};
 pub use prediction::{Item, Prediction, SIBLINGS, WorkerLoad, predict};
 pub use topology::{DeviceSite, Distance, Site, Topology};
 

@@ -59,7 +59,7 @@ use crate::snapshot::vlan_table::VlanTable;
 use nat::AllNat;
 
 pub use interface::{
-    Advertise, BRIDGES, Bridge, Interface, LATER_SIDE, MOST_BRIDGES, NeighbourSettings, Priority, bridge_context,
+    Advertise, BRIDGES, Bridge, Interface, MAX_BRIDGES, NeighbourSettings, Priority, SECOND_INTERFACE, bridge_context,
     bridged_context,
 };
 pub use link::{HEAD, Link};
@@ -193,8 +193,8 @@ impl Snapshot {
                 *place = Some(number as u16);
             }
         }
-        let most = interfaces.iter().map(|interface| usize::from(interface.router) + 1);
-        let mut interfaces_of = vec![Vec::new(); most.max().unwrap_or(0)];
+        let max = interfaces.iter().map(|interface| usize::from(interface.router) + 1);
+        let mut interfaces_of = vec![Vec::new(); max.max().unwrap_or(0)];
         for (number, interface) in (0..).zip(&interfaces).filter(|(_, one)| one.bridge.is_none()) {
             interfaces_of[usize::from(interface.router)].push(number);
         }
@@ -294,8 +294,8 @@ impl Snapshot {
     /// Whether the applications of sessions between two interfaces are identified.
     #[inline(always)]
     pub fn identifies(&self, interfaces: [u16; 2]) -> bool {
-        let seeking = self.applications.as_deref();
-        seeking.is_some_and(|seeking| interfaces.iter().any(|&interface| seeking.is_on(interface)))
+        let identification = self.applications.as_deref();
+        identification.is_some_and(|identification| interfaces.iter().any(|&interface| identification.is_on(interface)))
     }
 
     /// The current MTU of an interface. The MTU of a tunnel depends on its path MTU.

@@ -40,6 +40,7 @@ use shard_moves::Moving;
 mod arrivals;
 mod assisting;
 mod burst;
+mod burst_observer;
 pub mod capture;
 mod dispose;
 mod free_capacity;
@@ -59,7 +60,6 @@ mod shard_moves;
 mod state;
 mod tasks;
 pub mod trace;
-mod watch;
 
 pub use parts::WorkerParts;
 pub use shard_moves::MAX_HELD;
@@ -83,16 +83,16 @@ pub struct Worker<'m> {
     online: bool,
     next_shard: usize,
     /// Whether more sessions of a shard have expired than one round can end.
-    is_behind: bool,
+    has_expiry_backlog: bool,
     /// Whether this round serves the same shard as the previous round.
-    stayed: bool,
+    is_same_shard: bool,
     tracer: Option<Box<Tracer>>,
     tap: Option<Box<Tap>>,
     carried: Carried,
     /// Packets of the burst that have not been parsed.
     runs: Runs,
     /// Numbers of free entries in the rings to the next stage.
-    rooms: Vec<usize>,
+    free_entries: Vec<usize>,
     resumed: Resumed,
     syns: PendingSyns,
     host: Option<PuntReceiver>,
@@ -109,7 +109,7 @@ pub struct Worker<'m> {
     /// Fair division of sent packets among interfaces.
     sending: SideState,
     /// Order in which ports are served.
-    turns: Schedule,
+    schedule: Schedule,
     /// Number of cycles of the last burst; 0 before the first burst.
     took: u64,
     /// Parked fragments that will be dropped.
@@ -146,7 +146,7 @@ enum ResumeReason {
     /// The packet is a fragment parked by inspection, with the results of virtual reassembly, and whether it was inspected.
     Fragment(FragmentNote, bool),
     /// The packet came over an inter-router link.
-    Crossed,
+    InterRouterLink,
     /// The packet is sent through a tunnel.
     Tunnelled,
     /// The packet's neighbour did not answer.
@@ -176,7 +176,7 @@ impl<'m> Worker<'m> {
     /// Creates a worker from its parts.
     pub fn new(parts: WorkerParts<'m>) -> Self {
         let count = parts.start.steering.shards().count() as usize;
-        let rooms = parts.role.beyond.len();
+        let free_entries = parts.role.beyond.len();
         let held = parts
             .inspecting
             .as_ref()
@@ -217,7 +217,7 @@ impl<'m> Worker<'m> {
             io: parts.io,
             receiving: SideState::new(ports),
             sending: SideState::new(ports),
-            turns: Schedule::new(ports),
+            schedule: Schedule::new(ports),
             took: 0,
             receives,
             quiescence: parts.quiescence,
@@ -227,13 +227,13 @@ impl<'m> Worker<'m> {
             generations: Generations::default(),
             online: false,
             next_shard: 0,
-            is_behind: false,
-            stayed: false,
+            has_expiry_backlog: false,
+            is_same_shard: false,
             tracer: None,
             tap: None,
             carried: ArrayVec::new(),
             runs: Runs::new(),
-            rooms: Vec::with_capacity(rooms),
+            free_entries: Vec::with_capacity(free_entries),
             resumed: ArrayVec::new(),
             syns,
             host: parts.host,
@@ -251,13 +251,13 @@ impl<'m> Worker<'m> {
         self.wake();
         self.parts.counters.rounds.add(1);
         if let Some(assist) = &self.parts.start.assist {
-            assist.begin_round(self.parts.own);
+            assist.start_round(self.parts.own);
         }
         let mut packets = 0;
-        for left in (0..self.receives_at_most()).rev() {
+        for remaining in (0..self.max_receive_passes()).rev() {
             let (count, is_full) = self.receive(now);
             packets += count;
-            if left == 0 || !is_full || !self.has_capacity_for_burst() {
+            if remaining == 0 || !is_full || !self.has_capacity_for_burst() {
                 break;
             }
         }
@@ -277,7 +277,7 @@ impl<'m> Worker<'m> {
         if self.is_moving() {
             packets += self.move_on(now);
         }
-        self.deal(now);
+        self.serve_requests(now);
         if self.parts.has_actions() || !self.parts.lists.tasks.is_empty() {
             self.burst(Source::Nothing, now);
         }
@@ -308,13 +308,13 @@ impl<'m> Worker<'m> {
     pub fn is_answering(&self) -> bool {
         let is_assisting = self.assisting.as_ref().is_some_and(|work| work.is_answering());
         let is_moving = is_assisting || self.is_moving();
-        self.requests.is_answering() || self.parts.migrating.is_under_way() || is_moving || self.is_behind
+        self.requests.is_answering() || self.parts.migrating.is_under_way() || is_moving || self.has_expiry_backlog
     }
 
     /// Stops receiving. Later rounds process the remaining packets, and complete a release of a shard that has already started.
     pub fn stop_receiving(&mut self) {
         self.receives.clear();
-        self.give_soon();
+        self.complete_release();
     }
 
     /// Number of allocated ports of an IPv4 pool, for tests.

@@ -275,9 +275,9 @@ fn invalid_frames_are_counted_or_dropped_as_the_bridge_says() {
 fn checksum_that_was_left_to_a_card_is_completed_behind_the_tags() {
     let mut rig = Rig::new(double());
     let whole = udp().build();
-    let mut left = whole.clone();
-    left[40..42].copy_from_slice(&pseudo_header_sum(&whole).to_be_bytes());
-    rig.wires[0].inject(INSIDE, &left, Checksums::LeftToOffload);
+    let mut remaining = whole.clone();
+    remaining[40..42].copy_from_slice(&pseudo_header_sum(&whole).to_be_bytes());
+    rig.wires[0].inject(INSIDE, &remaining, Checksums::PartialChecksum);
     rig.round();
     let sent: Vec<_> = rig
         .sent()

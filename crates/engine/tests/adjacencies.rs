@@ -166,13 +166,13 @@ fn sessions_opened_while_a_link_is_down_and_those_of_before_follow_it_when_it_co
     };
     // The session that was created before the link failure uses the link again as well.
     rig.seconds(1);
-    assert!(rig.plane.follow_changes(rig.now).is_some());
+    assert!(rig.plane.publish_changes(rig.now).is_some());
     assert_eq!([OUTSIDE; 2], answers(&mut rig));
     assert!(rig.plane.set_link(INSIDE, true));
     rig.seconds(1);
-    assert!(rig.plane.follow_changes(rig.now).is_some());
+    assert!(rig.plane.publish_changes(rig.now).is_some());
     assert_eq!([INSIDE; 2], answers(&mut rig));
-    assert!(rig.plane.follow_changes(rig.now).is_none());
+    assert!(rig.plane.publish_changes(rig.now).is_none());
     assert_eq!(2, rig.live());
 }
 
@@ -224,7 +224,7 @@ fn revised(rig: &Rig) -> u64 {
 
 fn follow(rig: &mut Rig) {
     rig.seconds(1);
-    assert!(rig.plane.follow_changes(rig.now).is_some());
+    assert!(rig.plane.publish_changes(rig.now).is_some());
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn sessions_follow_learned_routes_and_only_those_concerned_are_decided_again() {
         follow(&mut rig);
     }
     assert_eq!([12, 11], [near, far].map(|to| sent(&mut rig, to)));
-    assert!(rig.plane.follow_changes(rig.now).is_none());
+    assert!(rig.plane.publish_changes(rig.now).is_none());
     assert_eq!(2, rig.live());
 }
 

@@ -145,12 +145,12 @@ fn chains_and_their_copies_allocate_nothing() {
                 action,
             };
             let class = |port: u32| Action::Classify {
-                four: vec![
+                v4: vec![
                     sluice_filter::Rule::any()
                         .with(sluice_filter::Field::SourcePort, port, port)
                         .unwrap(),
                 ],
-                six: Vec::new(),
+                v6: Vec::new(),
                 to: "few".into(),
             };
             let input = (1000..1020).map(class).chain([
@@ -294,10 +294,10 @@ fn filter_allocates_nothing_whatever_its_matcher() {
         |snapshot| filtered(snapshot, true, MatcherKind::Best),
         |snapshot| filtered(snapshot, false, MatcherKind::Best),
         |snapshot| filtered(snapshot, false, MatcherKind::Linear),
-        |snapshot| filtered(snapshot, false, MatcherKind::Trie { most: 1 << 20 }),
+        |snapshot| filtered(snapshot, false, MatcherKind::Trie { max: 1 << 20 }),
         |snapshot| {
-            let (most, entries, probe) = (1 << 20, 11, ListSearch::Bisection);
-            filtered(snapshot, false, MatcherKind::CachedTrie { most, entries, probe });
+            let (max, entries, probe) = (1 << 20, 11, ListSearch::Bisection);
+            filtered(snapshot, false, MatcherKind::CachedTrie { max, entries, probe });
         },
     ];
     for snapshot in snapshots {
@@ -376,7 +376,7 @@ fn inspection_and_its_records_allocate_nothing() {
             inspection.records = Records {
                 drops: true,
                 flows: true,
-                most: 64,
+                max: 64,
             };
             inspection.settings.logged = LoggedProtocols {
                 http: true,
@@ -576,7 +576,7 @@ fn tunnels_of_every_type_allocate_nothing() {
 #[test]
 fn packets_of_sites_allocate_nothing() {
     let settings = || SiteSettings {
-        doors: vec![(INSIDE, SiteKey::One(context(0, 0, false)))],
+        access_interfaces: vec![(INSIDE, SiteKey::One(context(0, 0, false)))],
         publics: vec![OUTSIDE],
         relays: vec![(0, rig::v4("192.168.1.1"))],
     };

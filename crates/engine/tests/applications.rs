@@ -267,7 +267,7 @@ fn move_shard(rig: &mut Rig, shard: u16) -> usize {
     let from = usize::from(rig.plane.start_parameters().owners.of(shard).unwrap());
     let to = 1 - from;
     assert!(matches!(rig.ask(to, Request::Expect { shard }), Reply::Done));
-    let give = Request::Give { shard, to: to as u16 };
+    let give = Request::StartRelease { shard, to: to as u16 };
     assert!(matches!(rig.ask(from, give), Reply::Done));
     rig.round();
     rig.round();

@@ -131,7 +131,7 @@ struct Traffic {
     came: Vec<Vec<u8>>,
     got: Output,
     /// Number of sent frames.
-    left: usize,
+    remaining: usize,
     /// Initial owners of the shards.
     homes: Vec<u16>,
 }
@@ -151,7 +151,7 @@ impl Traffic {
             next: vec![0; HOSTS.into()],
             came: Vec::new(),
             got: Output::new(),
-            left: 0,
+            remaining: 0,
         }
     }
 
@@ -192,7 +192,7 @@ impl Traffic {
 
     fn collect(&mut self) {
         for sent in self.rig.sent() {
-            self.left += 1;
+            self.remaining += 1;
             self.got
                 .entry(sent.frame[26..38].to_vec())
                 .or_default()
@@ -201,7 +201,7 @@ impl Traffic {
     }
 
     fn under_way(&self) -> usize {
-        self.came.len() - self.left
+        self.came.len() - self.remaining
     }
 
     fn sum(&self, of: fn(&WorkerCounters) -> &Counter) -> u64 {
@@ -246,7 +246,7 @@ impl Traffic {
         self.rig.round();
         self.collect();
         assert_eq!(Vec::<(&str, u64)>::new(), self.rig.all_drops());
-        assert_eq!(self.came.len(), self.left);
+        assert_eq!(self.came.len(), self.remaining);
         let mut alone = ready(Plan {
             shards: SHARDS.into(),
             ..Plan::default()
@@ -409,7 +409,7 @@ fn by_control(traffic: &mut Traffic, shard: u16, to: u16) -> bool {
         let counters = traffic.rig.plane.counters().iter();
         counters.map(|worker| worker.rounds.get()).collect()
     };
-    if !ask(traffic, from, Request::Give { shard, to }) {
+    if !ask(traffic, from, Request::StartRelease { shard, to }) {
         assert!(ask(traffic, to, Request::Release));
         return false;
     }
@@ -450,7 +450,7 @@ fn slice_ends_the_work_on_lent_shards_and_the_worker_receives_again() {
     let mut traffic = Traffic::of(3, ROLES[0], plan);
     traffic.rise(4);
     let ended = traffic.sum(|w| &w.slices_ended);
-    let (mut most, mut waited) = (0, 0);
+    let (mut max, mut waited) = (0, 0);
     for _ in 0..400 {
         if traffic.under_way() < 300 {
             for _ in 0..400 {
@@ -460,12 +460,12 @@ fn slice_ends_the_work_on_lent_shards_and_the_worker_receives_again() {
         }
         let assisted = traffic.sum(|w| &w.assisted);
         traffic.turn(0);
-        most = most.max(traffic.sum(|w| &w.assisted) - assisted);
+        max = max.max(traffic.sum(|w| &w.assisted) - assisted);
         waited = waited.max(traffic.sum(|w| &w.assist_waiting));
         traffic.turn(1);
     }
     assert!(traffic.sum(|w| &w.slices_ended) > ended);
-    assert!((1..=64).contains(&most), "{most} packets in one round");
+    assert!((1..=64).contains(&max), "{max} packets in one round");
     assert!(waited > 64, "{waited} packets waited for the next");
     traffic.fall();
     traffic.check();

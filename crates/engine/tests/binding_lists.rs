@@ -16,7 +16,7 @@ use sluice_wire::Checksums;
 
 const BLOCKS: Blocks = Blocks {
     size: 128,
-    most: 8,
+    max: 8,
     spare: true,
 };
 

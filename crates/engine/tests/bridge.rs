@@ -152,7 +152,7 @@ fn kinds() -> Vec<(&'static str, Vec<u8>)> {
         frame
     };
     let udp = || packet::udp4(v4("10.0.0.1:5000"), v4("10.0.0.2:5001")).macs(HOST_MAC, ROUTER_MAC);
-    let six = |port| format!("[2001:db8::{port}]:{port}").parse::<SocketAddrV6>().unwrap();
+    let v6 = |port| format!("[2001:db8::{port}]:{port}").parse::<SocketAddrV6>().unwrap();
     let mut broken = udp().payload(b"broken").build();
     *broken.last_mut().unwrap() ^= 1;
     let mut group = udp().payload(b"to all").build();
@@ -174,7 +174,7 @@ fn kinds() -> Vec<(&'static str, Vec<u8>)> {
         ("to everybody", group),
         (
             "IPv6",
-            packet::udp6(six(1), six(2))
+            packet::udp6(v6(1), v6(2))
                 .payload(b"six")
                 .macs(HOST_MAC, ROUTER_MAC)
                 .build(),

@@ -26,8 +26,8 @@ fn to_port(port: u32, to: &str) -> Action {
         vec![rule.with(Field::DestinationPort, port, port).unwrap()]
     }
     Action::Classify {
-        four: rule(port),
-        six: rule(port),
+        v4: rule(port),
+        v6: rule(port),
         to: to.into(),
     }
 }

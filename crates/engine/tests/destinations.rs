@@ -262,7 +262,10 @@ fn rules_that_keep_the_flows_of_a_client_together_are_refused_where_they_lie_apa
     });
     snapshot.nat4.pools = rig.plane.snapshot().nat4.pools.clone();
     let refused = rig.plane.commit(snapshot, &[routes]);
-    assert!(matches!(refused, Err(ControlPlaneError::Apart)), "{refused:?}");
+    assert!(
+        matches!(refused, Err(ControlPlaneError::SteeringConflict)),
+        "{refused:?}"
+    );
 }
 
 #[test]

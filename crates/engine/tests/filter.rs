@@ -27,15 +27,15 @@ fn to_port(action: Action, protocol: u32, port: u32) -> CompiledRule {
         rule.and_then(|rule| rule.with(Field::DestinationPort, port, port))
             .unwrap()
     };
-    let four = with(Rule::any().with(Field::Protocol, protocol, protocol));
-    let six = Rule::<u128>::any()
+    let v4 = with(Rule::any().with(Field::Protocol, protocol, protocol));
+    let v6 = Rule::<u128>::any()
         .with(Field::Protocol, protocol, protocol)
         .and_then(|rule| rule.with(Field::DestinationPort, port, port))
         .unwrap();
     CompiledRule {
         action,
-        v4: vec![four],
-        v6: vec![six],
+        v4: vec![v4],
+        v6: vec![v6],
         applications: Vec::new(),
         conditions: Default::default(),
     }
@@ -429,7 +429,7 @@ fn filter_looks_at_every_field_of_a_packet() {
 
 #[test]
 fn filter_of_ipv6_has_sessions_and_resets_too() {
-    fn six(snapshot: &mut Snapshot) {
+    fn v6(snapshot: &mut Snapshot) {
         filter(
             snapshot,
             true,
@@ -442,7 +442,7 @@ fn filter_of_ipv6_has_sessions_and_resets_too() {
     let mut rig = Rig::new(Plan {
         translate: false,
         shards: 8,
-        snapshot: six,
+        snapshot: v6,
         ..Plan::default()
     });
     let host = "[2001:db8:1::10]:4000".parse::<std::net::SocketAddrV6>().unwrap();

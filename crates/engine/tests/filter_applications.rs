@@ -234,7 +234,7 @@ fn denied_session_stays_so_when_its_shard_moves() {
     let from = usize::from(rig.plane.start_parameters().owners.of(shard).unwrap());
     let to = 1 - from;
     assert!(matches!(rig.ask(to, Request::Expect { shard }), Reply::Done));
-    let give = Request::Give { shard, to: to as u16 };
+    let give = Request::StartRelease { shard, to: to as u16 };
     assert!(matches!(rig.ask(from, give), Reply::Done));
     rig.round();
     rig.round();

@@ -24,11 +24,11 @@ const SETTINGS: Settings = Settings {
 /// A rule that accepts all UDP packets.
 fn all_udp() -> CompiledRule {
     let rule = Rule::<u32>::any().with(Field::Protocol, 17, 17).unwrap();
-    let six = Rule::<u128>::any().with(Field::Protocol, 17, 17).unwrap();
+    let v6 = Rule::<u128>::any().with(Field::Protocol, 17, 17).unwrap();
     CompiledRule {
         action: ACCEPT,
         v4: vec![rule],
-        v6: vec![six],
+        v6: vec![v6],
         applications: Vec::new(),
         conditions: Default::default(),
     }
@@ -70,7 +70,7 @@ impl Edited {
 
     fn follow(&mut self) {
         self.rig.pass(500);
-        assert!(self.rig.plane.follow_changes(self.rig.now).is_some());
+        assert!(self.rig.plane.publish_changes(self.rig.now).is_some());
     }
 
     fn passes(&mut self, frame: &Frame) -> bool {

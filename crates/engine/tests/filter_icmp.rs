@@ -59,10 +59,10 @@ fn untranslated(snapshot: fn(&mut Snapshot)) -> Rig {
 
 /// An echo message with identifier 8. It goes from the inside host to a remote host, or in the reverse direction if
 /// `back` is set.
-fn message(six: bool, back: bool, reply: bool) -> Frame {
+fn message(v6: bool, back: bool, reply: bool) -> Frame {
     // The identifier 8 is also an ICMP type, the echo request.
     let echo = IcmpEchoHeader { id: 8, seq: 1 };
-    if six {
+    if v6 {
         let kind = if reply {
             Icmpv6Type::EchoReply(echo)
         } else {
@@ -94,19 +94,19 @@ fn timestamp() -> Frame {
 #[test]
 fn filter_by_session_asks_about_echo_requests_against_a_session() {
     let mut rig = untranslated(|snapshot| filter(snapshot, &[echo_from(INSIDE, ACCEPT), echo_from(OUTSIDE, ACCEPT)]));
-    for six in [false, true] {
-        assert_eq!(OUTSIDE, rig.host_sends(&message(six, false, false))[0].port);
-        assert_eq!(INSIDE, rig.router_sends(&message(six, true, true))[0].port);
+    for v6 in [false, true] {
+        assert_eq!(OUTSIDE, rig.host_sends(&message(v6, false, false))[0].port);
+        assert_eq!(INSIDE, rig.router_sends(&message(v6, true, true))[0].port);
         for _ in 0..2 {
-            let came = rig.router_sends(&message(six, true, false));
+            let came = rig.router_sends(&message(v6, true, false));
             assert_eq!(1, came.len(), "{:?}", rig.all_drops());
             assert_eq!(INSIDE, came[0].port);
             assert!(rig::is_valid(&came[0].frame));
-            assert_eq!(OUTSIDE, rig.host_sends(&message(six, false, true))[0].port);
+            assert_eq!(OUTSIDE, rig.host_sends(&message(v6, false, true))[0].port);
         }
         // The session keeps its original direction.
-        assert_eq!(1, rig.host_sends(&message(six, false, false)).len());
-        assert_eq!(1, rig.router_sends(&message(six, true, true)).len());
+        assert_eq!(1, rig.host_sends(&message(v6, false, false)).len());
+        assert_eq!(1, rig.router_sends(&message(v6, true, true)).len());
     }
     // The requests of each host are a separate flow, even with the same identifier.
     assert_eq!((2, 2), (packets(&rig, 0), packets(&rig, 1)));
@@ -116,17 +116,17 @@ fn filter_by_session_asks_about_echo_requests_against_a_session() {
 #[test]
 fn filter_by_session_refuses_echo_requests_against_a_session_by_their_own_rule() {
     let mut rig = untranslated(|snapshot| filter(snapshot, &[echo_from(INSIDE, ACCEPT), echo_from(OUTSIDE, REJECT)]));
-    for six in [false, true] {
-        assert_eq!(1, rig.host_sends(&message(six, false, false)).len());
+    for v6 in [false, true] {
+        assert_eq!(1, rig.host_sends(&message(v6, false, false)).len());
         // No request precedes this echo reply.
-        assert!(rig.host_sends(&message(six, false, true)).is_empty());
-        let told = rig.router_sends(&message(six, true, false).ttl(1));
+        assert!(rig.host_sends(&message(v6, false, true)).is_empty());
+        let told = rig.router_sends(&message(v6, true, false).ttl(1));
         assert_eq!((1, OUTSIDE), (told.len(), told[0].port), "{:?}", rig.all_drops());
         assert_eq!(
-            if six { &[1, 1][..] } else { &[3, 13] },
-            &told[0].frame[if six { 54..56 } else { 34..36 }]
+            if v6 { &[1, 1][..] } else { &[3, 13] },
+            &told[0].frame[if v6 { 54..56 } else { 34..36 }]
         );
-        assert!(rig.host_sends(&message(six, false, true)).is_empty());
+        assert!(rig.host_sends(&message(v6, false, true)).is_empty());
     }
     assert_eq!((2, 2), (packets(&rig, 0), packets(&rig, 1)));
     assert_eq!(
@@ -167,8 +167,8 @@ fn filter_sees_messages_in_the_icmp_of_their_own_family_alone() {
     for other in [frame4(HOST4, FAR4, of(58)), frame6(HOST6, FAR6, of(1))] {
         assert!(rig.host_sends(&other.payload(&[8; 16])).is_empty());
     }
-    for six in [false, true] {
-        assert_eq!(1, rig.host_sends(&message(six, false, false)).len());
+    for v6 in [false, true] {
+        assert_eq!(1, rig.host_sends(&message(v6, false, false)).len());
     }
     assert_eq!(2, rig.drops("filter-default"), "{:?}", rig.all_drops());
 }

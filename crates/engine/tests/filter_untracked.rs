@@ -167,7 +167,7 @@ fn untracked_rule_ends_the_sessions_that_a_commit_takes_to_it() {
 #[test]
 fn untracked_rule_is_asked_about_later_fragments_with_the_ports_of_their_first() {
     let address = |text: &str, port| SocketAddrV6::new(text.parse().unwrap(), port, 0, 0);
-    let six = packet::udp6(address("2001:db8:1::10", 4_000), address("2001:db8:9::1", 53));
+    let v6 = packet::udp6(address("2001:db8:1::10", 4_000), address("2001:db8:9::1", 53));
     let mut rig = rig(false, mixed);
     let sends = |rig: &mut Rig, frame: &Frame, number| {
         let first = frame.clone().payload(&[1; 72]).fragment(0, true, number);
@@ -175,7 +175,7 @@ fn untracked_rule_is_asked_about_later_fragments_with_the_ports_of_their_first()
         [first, later].map(|frame| rig.host_sends(&frame).len())
     };
     assert_eq!([1, 1], sends(&mut rig, &packet::udp4(host(), server(53)), 7));
-    assert_eq!([1, 1], sends(&mut rig, &six, 8), "{:?}", rig.all_drops());
+    assert_eq!([1, 1], sends(&mut rig, &v6, 8), "{:?}", rig.all_drops());
     assert_eq!((4, 0), (packets(&rig, 0), rig.live()));
     // With stateful rules, later fragments get the result of their first fragment.
     assert_eq!([0, 0], sends(&mut rig, &packet::udp4(host(), server(9)), 9));

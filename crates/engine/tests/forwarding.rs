@@ -42,21 +42,17 @@ fn assert_error(rig: &Rig, sent: &[rig::Sent], kind: u8, code: u8, cause: &Frame
     assert_eq!(INSIDE, sent[0].port);
     assert_eq!([HOST_MAC, INSIDE_MAC].concat(), frame[..12]);
     let cause = cause.build();
-    let six = frame[12..14] == [0x86, 0xdd];
-    let (header, addresses, source) = if six {
-        (40, 22..54, 22..38)
-    } else {
-        (20, 26..34, 26..30)
-    };
+    let v6 = frame[12..14] == [0x86, 0xdd];
+    let (header, addresses, source) = if v6 { (40, 22..54, 22..38) } else { (20, 26..34, 26..30) };
     assert_eq!([kind, code], frame[14 + header..16 + header]);
-    let own = match plain(if six { "2001:db8:1::1" } else { "192.168.1.1" }) {
+    let own = match plain(if v6 { "2001:db8:1::1" } else { "192.168.1.1" }) {
         sluice_route::Address::V4(own) => own.to_be_bytes().to_vec(),
         sluice_route::Address::V6(own) => own.to_be_bytes().to_vec(),
     };
     assert_eq!(own, frame[addresses][..own.len()]);
     let quote = &frame[22 + header..];
     assert_eq!(cause[14..][..quote.len()], *quote);
-    assert_eq!(cause[source], frame[if six { 38..54 } else { 30..34 }]);
+    assert_eq!(cause[source], frame[if v6 { 38..54 } else { 30..34 }]);
 }
 
 #[test]
@@ -79,10 +75,10 @@ fn datagram_is_forwarded_with_only_macs_and_ttl_changed() {
 fn checksum_that_was_left_to_a_card_is_completed_and_not_left_to_the_next_one() {
     let mut rig = Rig::new(plan());
     for frame in [datagram4(), datagram6()] {
-        let mut left = frame.clone().macs(HOST_MAC, INSIDE_MAC).build();
-        let checksum = left.len() - b"question".len() - 2;
-        left[checksum..checksum + 2].fill(0);
-        rig.wires[0].inject(INSIDE, &left, Checksums::LeftToOffload);
+        let mut remaining = frame.clone().macs(HOST_MAC, INSIDE_MAC).build();
+        let checksum = remaining.len() - b"question".len() - 2;
+        remaining[checksum..checksum + 2].fill(0);
+        rig.wires[0].inject(INSIDE, &remaining, Checksums::PartialChecksum);
         rig.round();
         let sent = rig.sent();
         assert_eq!(frame.ttl(63).macs(OUTSIDE_MAC, ROUTER_MAC).build(), sent[0].frame);
@@ -378,8 +374,8 @@ fn source_validation_strict_wants_the_interface_of_the_route_back() {
         assert!(rig.router_sends(&spoofed).is_empty());
         let own = packet::udp4("203.0.113.1:5000", "198.51.100.7:53");
         assert!(rig.host_sends(&own).is_empty());
-        let six = packet::udp6("[2001:db8:77::1]:5000", "[2001:db8:9::7]:53");
-        assert!(rig.host_sends(&six).is_empty());
+        let v6 = packet::udp6("[2001:db8:77::1]:5000", "[2001:db8:9::7]:53");
+        assert!(rig.host_sends(&v6).is_empty());
         assert_eq!(vec![("source-validation", 4)], rig.all_drops(), "{translate}");
         assert_eq!(OUTSIDE, rig.host_sends(&datagram4())[0].port);
         assert_eq!(OUTSIDE, rig.host_sends(&datagram6())[0].port);

@@ -225,7 +225,7 @@ fn fragments_wait_as_long_as_is_configured() {
     let mut rig = Rig::new(Plan {
         fragments: FragmentLimits {
             datagrams: 64,
-            patience: 5_000_000_000,
+            timeout: 5_000_000_000,
             ..FragmentLimits::default()
         },
         ..Plan::default()

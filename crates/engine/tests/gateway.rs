@@ -155,8 +155,8 @@ fn fragments(whole: &[u8], header: usize, raw: impl Fn() -> packet::Frame) -> Ve
 #[test]
 fn echo_request_in_fragments_is_answered_in_fragments() {
     let data: Vec<u8> = (0..3000).map(|number| number as u8).collect();
-    for (translate, six) in [(false, false), (true, false), (false, true), (true, true)] {
-        let (asks, answers, header) = match six {
+    for (translate, v6) in [(false, false), (true, false), (false, true), (true, true)] {
+        let (asks, answers, header) = match v6 {
             false => (
                 packet::icmp4_echo(HOST, "192.168.1.1", 5, 1).macs(HOST_MAC, INSIDE_MAC),
                 packet::icmp4_echo_reply("192.168.1.1", HOST, 5, 1).macs(INSIDE_MAC, HOST_MAC),
@@ -174,7 +174,7 @@ fn echo_request_in_fragments_is_answered_in_fragments() {
             ),
         };
         let raw = |like: &packet::Frame| {
-            let protocol = if six { 58 } else { 1 };
+            let protocol = if v6 { 58 } else { 1 };
             let mut frame = like.clone();
             frame.transport = packet::Transport::Raw(packet::IpNumber(protocol));
             frame
@@ -193,7 +193,7 @@ fn echo_request_in_fragments_is_answered_in_fragments() {
             came.sort();
             let mut wanted = wanted.clone();
             wanted.sort();
-            assert_eq!(wanted, came, "{translate} {six} {order:?} {:?}", rig.all_drops());
+            assert_eq!(wanted, came, "{translate} {v6} {order:?} {:?}", rig.all_drops());
         }
     }
 }

@@ -255,8 +255,8 @@ fn chained(snapshot: &mut Snapshot) {
     let voice = Rule::any().with(Field::DestinationPort, 5060, 5060).unwrap();
     let refused = Rule::any().with(Field::DestinationPort, 9, 9).unwrap();
     let class = |rule, to: &str| Action::Classify {
-        four: vec![rule],
-        six: Vec::new(),
+        v4: vec![rule],
+        v6: Vec::new(),
         to: to.into(),
     };
     let chain = |name: &str, actions: Vec<Action>| ChainText {
@@ -303,7 +303,7 @@ fn bridged(interfaces: &mut [sluice_engine::snapshot::Interface]) {
 
 fn one_site() -> SiteSettings {
     SiteSettings {
-        doors: vec![(INSIDE, SiteKey::One(context(0, 0, false)))],
+        access_interfaces: vec![(INSIDE, SiteKey::One(context(0, 0, false)))],
         publics: vec![OUTSIDE],
         relays: vec![(0, v4("203.0.113.1"))],
     }

@@ -18,7 +18,7 @@ fn checksums() -> impl Strategy<Value = Checksums> {
         Checksums::Vouched,
         Checksums::BadL3,
         Checksums::BadL4,
-        Checksums::LeftToOffload,
+        Checksums::PartialChecksum,
     ])
 }
 
@@ -95,7 +95,7 @@ fn sites() -> SiteSettings {
         context: context(0, 0, false),
     };
     SiteSettings {
-        doors: vec![(INSIDE, SiteKey::Tags(vec![row]))],
+        access_interfaces: vec![(INSIDE, SiteKey::Tags(vec![row]))],
         publics: vec![OUTSIDE],
         relays: vec![(0, u32::from_be_bytes([192, 168, 1, 1]))],
     }

@@ -74,14 +74,9 @@ fn connection_to_an_own_address_comes_to_the_host_as_it_was_sent() {
                 rig.all_drops()
             );
         }
-        let six = packet::tcp6("[2001:db8:1::10]:40000", "[2001:db8:1::1]:179").macs(HOST_MAC, INSIDE_MAC);
-        rig.send(INSIDE, &six.build());
-        assert_eq!(
-            vec![(0, INSIDE, six.build())],
-            punted(&mut rig),
-            "{:?}",
-            rig.all_drops()
-        );
+        let v6 = packet::tcp6("[2001:db8:1::10]:40000", "[2001:db8:1::1]:179").macs(HOST_MAC, INSIDE_MAC);
+        rig.send(INSIDE, &v6.build());
+        assert_eq!(vec![(0, INSIDE, v6.build())], punted(&mut rig), "{:?}", rig.all_drops());
         assert_eq!(Vec::<(&str, u64)>::new(), rig.all_drops());
         let counters = &rig.plane.counters()[0];
         assert_eq!((3, 3), (counters.punted.get(), counters.interfaces[0].to_host.get()));
@@ -455,8 +450,8 @@ fn neighbour_of_a_host_is_asked_for_and_its_packet_waits() {
     );
     assert_eq!(1, rig.plane.snapshot().hosts[0].passed(PuntClass::Arp));
     // The neighbour is reachable only on the link.
-    let six = packet::udp6("[fe80::1]:521", "[fe80::10]:521");
-    let sent = host_of(&mut rig, INSIDE, &six.build());
+    let v6 = packet::udp6("[fe80::1]:521", "[fe80::10]:521");
+    let sent = host_of(&mut rig, INSIDE, &v6.build());
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
     assert_eq!([0x33, 0x33], sent[0].1[..2]);
     let option = [&[2, 1][..], &HOST_MAC].concat();
@@ -464,7 +459,7 @@ fn neighbour_of_a_host_is_asked_for_and_its_packet_waits() {
     let advertised = packet::neighbour("fe80::10", "2001:db8:1::1", 136, flags, "fe80::10", &option);
     let sent = rig.send(INSIDE, &advertised.macs(HOST_MAC, INSIDE_MAC).build());
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
-    assert_eq!(six.macs(INSIDE_MAC, HOST_MAC).build(), sent[0].frame);
+    assert_eq!(v6.macs(INSIDE_MAC, HOST_MAC).build(), sent[0].frame);
 }
 
 #[test]

@@ -94,7 +94,7 @@ fn what_came_ahead_of_a_gap_goes_with_its_shard() {
         let to = 1 - from;
         let moves = [
             (to, Request::Expect { shard }),
-            (from, Request::Give { shard, to }),
+            (from, Request::StartRelease { shard, to }),
             (from, Request::Release),
         ];
         for (worker, request) in moves {

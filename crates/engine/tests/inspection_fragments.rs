@@ -17,12 +17,12 @@ fn udp4() -> Frame {
     packet::udp4(host, "198.51.100.7:99".parse::<SocketAddrV4>().unwrap()).macs(HOST_MAC, INSIDE_MAC)
 }
 
-fn six(port: u16) -> [SocketAddrV6; 2] {
+fn v6(port: u16) -> [SocketAddrV6; 2] {
     [format!("[2001:db8:1::10]:{port}"), "[2001:db8:9::7]:99".to_owned()].map(|text| text.parse().unwrap())
 }
 
 fn udp6() -> Frame {
-    let [host, remote] = six(5000);
+    let [host, remote] = v6(5000);
     packet::udp6(host, remote).macs(HOST_MAC, INSIDE_MAC)
 }
 
@@ -277,12 +277,12 @@ fn long_datagram_in_fragments_that_come_last_first_passes() {
 
 /// An untranslated connection over IPv4 or IPv6.
 struct Line {
-    six: bool,
+    v6: bool,
 }
 
 impl Line {
-    fn open(rig: &mut Rig, six: bool) -> Self {
-        let line = Self { six };
+    fn open(rig: &mut Rig, v6: bool) -> Self {
+        let line = Self { v6 };
         for frame in [
             line.segment(true).flags(flag::SYN).numbers(99, 0),
             line.segment(false).flags(flag::SYN | flag::ACK).numbers(499, 100),
@@ -298,8 +298,8 @@ impl Line {
     }
 
     fn segment(&self, out: bool) -> Frame {
-        let frame = if self.six {
-            let [host, remote] = six(4000);
+        let frame = if self.v6 {
+            let [host, remote] = v6(4000);
             if out {
                 packet::tcp6(host, remote)
             } else {
@@ -330,13 +330,13 @@ fn data(frames: &[Vec<u8>]) -> Vec<u8> {
 
 #[test]
 fn segment_in_fragments_is_part_of_its_stream() {
-    for six in [false, true] {
+    for v6 in [false, true] {
         for order in ORDERS {
             let mut rig = Rig::new(plain());
-            let line = Line::open(&mut rig, six);
+            let line = Line::open(&mut rig, v6);
             let parts = pieces(&line.data(0, &around(88, b"planted ")), &[4, 8], 7);
             let sent = send(&mut rig, &ordered(&parts, order), false);
-            assert_eq!(3, sent.len(), "{six} {order:?} {:?}", rig.all_drops());
+            assert_eq!(3, sent.len(), "{v6} {order:?} {:?}", rig.all_drops());
             assert_eq!(around(88, b"planted "), data(&sent));
             // The remaining bytes of the pattern are not delivered.
             assert_eq!(0, rig.host_sends(&line.data(96, b"here")).len());
@@ -348,10 +348,10 @@ fn segment_in_fragments_is_part_of_its_stream() {
 
 #[test]
 fn what_is_planted_over_a_segment_in_fragments_does_not_pass() {
-    for six in [false, true] {
+    for v6 in [false, true] {
         for place in (0..84).step_by(3) {
             let mut rig = Rig::new(plain());
-            let line = Line::open(&mut rig, six);
+            let line = Line::open(&mut rig, v6);
             let parts = pieces(&line.data(0, &around(place, PLANTED)), &[4, 8], 7);
             assert_eq!(0, send(&mut rig, &ordered(&parts, [2, 0, 1]), false).len());
             assert_eq!(3, rig.drops("signature"), "{place} {:?}", rig.all_drops());
@@ -361,10 +361,10 @@ fn what_is_planted_over_a_segment_in_fragments_does_not_pass() {
 
 #[test]
 fn segment_in_fragments_ahead_of_a_gap_passes_and_is_inspected_with_what_fills_it() {
-    for six in [false, true] {
+    for v6 in [false, true] {
         for at_once in [false, true] {
             let mut rig = Rig::new(plain());
-            let line = Line::open(&mut rig, six);
+            let line = Line::open(&mut rig, v6);
             let parts = pieces(&line.data(4, &around(0, b" here")), &[4, 8], 7);
             let sent = send(&mut rig, &parts, at_once);
             assert_eq!(3, sent.len(), "{:?}", rig.all_drops());
@@ -374,7 +374,7 @@ fn segment_in_fragments_ahead_of_a_gap_passes_and_is_inspected_with_what_fills_i
             assert_eq!((0, 0), (ledger(&mut rig).waiting, ledger(&mut rig).dropped));
             // A pattern that spans two segments does not pass completely.
             let mut rig = Rig::new(plain());
-            let line = Line::open(&mut rig, six);
+            let line = Line::open(&mut rig, v6);
             let parts = pieces(&line.data(7, &around(0, b" here")), &[4, 8], 7);
             assert_eq!(3, send(&mut rig, &parts, at_once).len());
             assert_eq!(0, send(&mut rig, &[line.data(0, b"planted")], at_once).len());
@@ -387,9 +387,9 @@ fn segment_in_fragments_ahead_of_a_gap_passes_and_is_inspected_with_what_fills_i
 
 #[test]
 fn copy_in_fragments_that_differs_from_what_was_sent_does_not_pass() {
-    for six in [false, true] {
+    for v6 in [false, true] {
         let mut rig = Rig::new(plain());
-        let line = Line::open(&mut rig, six);
+        let line = Line::open(&mut rig, v6);
         assert_eq!(1, rig.host_sends(&line.data(0, &around(0, b"first"))).len());
         let same = pieces(&line.data(0, &around(0, b"first")), &[4, 8], 7);
         assert_eq!(3, send(&mut rig, &same, false).len());
@@ -430,7 +430,7 @@ fn fragments_that_wait_go_along_when_their_shard_goes_to_another_worker() {
         let to = 1 - from;
         assert!(matches!(rig.ask(to, Request::Expect { shard }), Reply::Done));
         assert!(matches!(
-            rig.ask(from, Request::Give { shard, to: to as u16 }),
+            rig.ask(from, Request::StartRelease { shard, to: to as u16 }),
             Reply::Done
         ));
         assert!(matches!(rig.ask(from, Request::Release), Reply::Done));

@@ -104,7 +104,7 @@ fn connection_in_its_midst_goes_on_uninspected_or_has_no_session_as_its_policy_s
     }
     assert_eq!(
         (1, 1),
-        (bypassed(&rig, Skipped::Midstream), bypassed(&rig, Skipped::Left))
+        (bypassed(&rig, Skipped::Midstream), bypassed(&rig, Skipped::Bypassed))
     );
     assert_eq!(2, ledger(&mut rig).bypassed);
     for plan in [saying!(Midstream, DropPacket), saying!(Midstream, DropFlow)] {
@@ -163,7 +163,7 @@ fn segment_with_a_wrong_checksum_does_not_come_into_its_stream() {
         assert_eq!(1, rig.host_sends(&segment(4000, flag::ACK, 4, b"evil")).len());
         assert_eq!(
             (1, 2),
-            (bypassed(&rig, Skipped::BadChecksum), bypassed(&rig, Skipped::Left))
+            (bypassed(&rig, Skipped::BadChecksum), bypassed(&rig, Skipped::Bypassed))
         );
     }
 }
@@ -202,7 +202,7 @@ fn flow_that_no_place_is_left_for_is_dropped_or_goes_on_as_its_policy_says() {
     assert_eq!([1, 1], sent);
     assert_eq!(
         (1, 1),
-        (bypassed(&rig, Skipped::NoMemory), bypassed(&rig, Skipped::Left))
+        (bypassed(&rig, Skipped::NoMemory), bypassed(&rig, Skipped::Bypassed))
     );
 }
 
@@ -250,7 +250,7 @@ fn stream_that_no_window_is_left_for_is_dropped_or_goes_on_as_its_policy_says() 
         assert_eq!([1, 1], sent);
         assert_eq!(
             (1, 1),
-            (bypassed(&rig, Skipped::NoMemory), bypassed(&rig, Skipped::Left))
+            (bypassed(&rig, Skipped::NoMemory), bypassed(&rig, Skipped::Bypassed))
         );
     }
 }
@@ -338,7 +338,10 @@ fn flows_of_a_class_that_is_bypassed_are_not_inspected_and_counted() {
     for _ in 0..3 {
         assert_eq!(1, rig.host_sends(&datagram("198.51.100.15:99", b"planted here")).len());
     }
-    assert_eq!((1, 2), (bypassed(&rig, Skipped::Class), bypassed(&rig, Skipped::Left)));
+    assert_eq!(
+        (1, 2),
+        (bypassed(&rig, Skipped::Class), bypassed(&rig, Skipped::Bypassed))
+    );
     assert_eq!(1, rig.plane.counters()[0].inspection.bypassed_flows.get());
     let expected = Ledger {
         received: 4,
@@ -394,7 +397,7 @@ fn connection_under_overload_is_inspected_to_a_smaller_depth() {
         )
     );
     assert_eq!(1, rig.host_sends(&talk.data(19, b"evil")).len());
-    assert_eq!(1, bypassed(&rig, Skipped::Left));
+    assert_eq!(1, bypassed(&rig, Skipped::Bypassed));
     // Without overload, the inspection depth is not limited.
     let talk = Talk::open(&mut rig, 4002);
     assert_eq!(1, rig.host_sends(&talk.data(0, b"eight is enough")).len());
@@ -440,7 +443,7 @@ fn segment_ahead_of_a_gap_without_memory_is_dropped_or_goes_on_as_its_policy_say
     assert_eq!(1, rig.host_sends(&talk.data(0, b"evil")).len());
     assert_eq!(
         (1, 1),
-        (bypassed(&rig, Skipped::GapFull), bypassed(&rig, Skipped::Left))
+        (bypassed(&rig, Skipped::GapFull), bypassed(&rig, Skipped::Bypassed))
     );
     // After the gap, inspection continues with the first segment that arrived.
     let (mut rig, talk, sent) = send(saying!(GapFull, Pass));

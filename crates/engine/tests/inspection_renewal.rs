@@ -250,7 +250,7 @@ fn commits_that_no_worker_has_followed_are_refused_until_one_has() {
     let generation = rig.plane.snapshot().generation;
     assert!(matches!(
         commit(&mut rig, others),
-        Err(ControlPlaneError::Renewal(RuleUpdateError::Unfollowed))
+        Err(ControlPlaneError::Renewal(RuleUpdateError::WorkersBehind))
     ));
     assert_eq!(generation, rig.plane.snapshot().generation);
     rig.pass(100);
@@ -310,7 +310,7 @@ fn shard_that_moves_before_it_has_followed_follows_where_it_is() {
         let to = 1 - from;
         let moves = [
             (to, Request::Expect { shard }),
-            (from, Request::Give { shard, to }),
+            (from, Request::StartRelease { shard, to }),
             (from, Request::Release),
         ];
         for (worker, request) in moves {

@@ -42,8 +42,8 @@ fn gateway(links: &[LinkShare], rate: Option<u64>) -> Gateway {
 fn run(gateway: &mut Gateway, sends: &[usize], milliseconds: u64) -> Vec<f64> {
     let mut sums = vec![0; sends.len()];
     for millisecond in 0..milliseconds {
-        let most = sends.iter().max().copied().unwrap_or(0);
-        for number in 0..most {
+        let max = sends.iter().max().copied().unwrap_or(0);
+        for number in 0..max {
             for (router, _) in sends.iter().enumerate().filter(|(_, sends)| number < **sends) {
                 gateway.host_sends(router, 996);
             }

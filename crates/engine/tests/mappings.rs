@@ -422,7 +422,7 @@ fn port_blocks_belong_to_one_subscriber_and_are_bounded() {
             change_pool: |pool| {
                 pool.blocks = Some(Blocks {
                     size: 64,
-                    most: 2,
+                    max: 2,
                     spare: false,
                 });
             },
@@ -526,12 +526,12 @@ fn rfc7422_ports_are_those_computed_and_then_of_blocks() {
                     ),
                     compression: 240,
                     dynamic: 240,
-                    most: None,
+                    max: None,
                     algorithm: Algorithm::Sequential,
                 });
                 pool.blocks = Some(Blocks {
                     size: 64,
-                    most: 1,
+                    max: 1,
                     spare: true,
                 });
             },
@@ -695,19 +695,19 @@ fn pool_that_maps_in_another_way_ends_its_sessions_and_lends_again() {
 
 #[test]
 fn events_of_blocks_say_who_had_which_ports_and_a_full_queue_makes_nobody_wait() {
-    let plan = |most| Plan {
+    let plan = |max| Plan {
         shards: 1,
         change_pool: |pool| {
             pool.hold.seconds = 0;
             pool.blocks = Some(Blocks {
                 size: 64,
-                most: 2,
+                max: 2,
                 spare: false,
             });
         },
         events: EventSettings {
             wanted: EventKinds::ALL,
-            most,
+            max,
         },
         ..Plan::default()
     };

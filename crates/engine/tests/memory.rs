@@ -11,11 +11,11 @@ fn bytes_per_session<R: Record>(capacity: usize) -> f64 {
 #[test]
 fn session_at_capacity_takes_no_more_memory_than_promised() {
     for capacity in [1_024, 8_000, 65_536, 1_000_000, 16_000_000] {
-        let (four, six) = (
+        let (v4, v6) = (
             bytes_per_session::<Session4>(capacity),
             bytes_per_session::<Session6>(capacity),
         );
-        assert!(four <= 160.0, "{four} bytes for each of {capacity} IPv4 sessions");
-        assert!(six <= 224.0, "{six} bytes for each of {capacity} IPv6 sessions");
+        assert!(v4 <= 160.0, "{v4} bytes for each of {capacity} IPv4 sessions");
+        assert!(v6 <= 224.0, "{v6} bytes for each of {capacity} IPv6 sessions");
     }
 }

@@ -145,7 +145,7 @@ impl Traffic {
         let before = self.rig.plane.counters()[to].shards_taken.get();
         assert!(matches!(self.ask(to, Request::Expect { shard }), Reply::Done));
         assert!(matches!(
-            self.ask(from, Request::Give { shard, to: to as u16 }),
+            self.ask(from, Request::StartRelease { shard, to: to as u16 }),
             Reply::Done
         ));
         let beats = |rig: &Rig| rig.plane.counters().iter().map(|w| w.rounds.get()).collect::<Vec<_>>();
@@ -216,13 +216,19 @@ fn moves_that_make_no_sense_are_refused() {
     assert!(matches!(rig.ask(owner, Request::Expect { shard: 3 }), Reply::Refused));
     assert!(matches!(rig.ask(owner, Request::Release), Reply::Refused));
     let to = other as u16;
-    assert!(matches!(rig.ask(other, Request::Give { shard: 3, to }), Reply::Refused));
     assert!(matches!(
-        rig.ask(owner, Request::Give { shard: 99, to }),
+        rig.ask(other, Request::StartRelease { shard: 3, to }),
+        Reply::Refused
+    ));
+    assert!(matches!(
+        rig.ask(owner, Request::StartRelease { shard: 99, to }),
         Reply::Refused
     ));
     let to = owner as u16;
-    assert!(matches!(rig.ask(owner, Request::Give { shard: 3, to }), Reply::Refused));
+    assert!(matches!(
+        rig.ask(owner, Request::StartRelease { shard: 3, to }),
+        Reply::Refused
+    ));
     assert!(matches!(rig.ask(other, Request::Expect { shard: 3 }), Reply::Done));
     assert!(matches!(rig.ask(other, Request::Expect { shard: 5 }), Reply::Refused));
     // The move of the shard is cancelled.
@@ -257,7 +263,7 @@ fn shard_stays_until_others_have_taken_what_was_handed_on_of_it() {
         assert!(matches!(reply, Ok(Reply::Done)));
     };
     ask(&mut traffic, to, Request::Expect { shard });
-    ask(&mut traffic, from, Request::Give { shard, to: to as u16 });
+    ask(&mut traffic, from, Request::StartRelease { shard, to: to as u16 });
     rounds(&mut traffic, &[0, 1, 2, 3], 2);
     come(&mut traffic, 900..910);
     ask(&mut traffic, from, Request::Release);
@@ -282,7 +288,7 @@ fn other_shards_go_on_while_one_is_awaited_that_has_more_than_can_be_held() {
     assert!(matches!(traffic.rig.ask(to, Request::Expect { shard }), Reply::Done));
     let to_owner = to as u16;
     assert!(matches!(
-        traffic.rig.ask(from, Request::Give { shard, to: to_owner }),
+        traffic.rig.ask(from, Request::StartRelease { shard, to: to_owner }),
         Reply::Done
     ));
     // The NIC is already steered to the new owner, but the control thread has not yet completed the move.
@@ -313,7 +319,7 @@ fn what_is_held_goes_out_where_all_ends_in_the_middle_of_a_move() {
     assert!(matches!(traffic.rig.ask(to, Request::Expect { shard }), Reply::Done));
     let to_owner = to as u16;
     assert!(matches!(
-        traffic.rig.ask(from, Request::Give { shard, to: to_owner }),
+        traffic.rig.ask(from, Request::StartRelease { shard, to: to_owner }),
         Reply::Done
     ));
     for sequence in 0..100 {

@@ -197,7 +197,7 @@ fn move_shard(rig: &mut Rig, shard: u16) {
     let from = usize::from(rig.plane.start_parameters().owners.of(shard).unwrap());
     let to = (from + 1) % 4;
     assert!(matches!(rig.ask(to, Request::Expect { shard }), Reply::Done));
-    let give = Request::Give { shard, to: to as u16 };
+    let give = Request::StartRelease { shard, to: to as u16 };
     assert!(matches!(rig.ask(from, give), Reply::Done));
     (0..8).for_each(|_| rig.round());
     assert!(matches!(rig.ask(from, Request::Release), Reply::Done));
@@ -211,7 +211,7 @@ fn one_host_has_half_of_an_address_in_blocks() {
     let blocks: fn(&mut Pool<u32>) = |pool| {
         pool.blocks = Some(Blocks {
             size: 256,
-            most: 1_000,
+            max: 1_000,
             ..Blocks::default()
         });
     };

@@ -178,7 +178,7 @@ fn rfc6888_req8_port_waits_before_it_is_lent_again() {
 fn rfc6888_req8_time_and_number_of_ports_that_wait_are_configurable() {
     let mut rig = rig(four_ports(|pool| {
         pool.hold.seconds = 30;
-        pool.hold.most = 3;
+        pool.hold.max = 3;
     }));
     assert_eq!(4, through(&mut rig, datagrams(inside)));
     rig.seconds(301);
@@ -194,7 +194,7 @@ fn rfc6888_req8_block_waits_before_another_subscriber_gets_it() {
         ..four_ports(|pool| {
             pool.blocks = Some(Blocks {
                 size: 64,
-                most: 1,
+                max: 1,
                 spare: false,
             });
         })
@@ -226,7 +226,7 @@ fn rfc6888_req8b_port_that_is_computed_is_lent_again_at_once() {
             inside: (inside(0).ip().to_bits(), inside(0).ip().to_bits()),
             compression: 1,
             dynamic: 0,
-            most: None,
+            max: None,
             algorithm: Algorithm::Sequential,
         });
     }));
@@ -258,7 +258,7 @@ fn rfc6888_req12_events_of_a_mapping_are_one_for_all_destinations() {
     let mut rig = rig(Plan {
         events: EventSettings {
             wanted: EventKinds::ALL,
-            most: 64,
+            max: 64,
         },
         ..Plan::default()
     });
@@ -293,7 +293,7 @@ fn rfc6888_req14_a_subscribers_mappings_are_one_event_where_ports_come_in_blocks
             wanted: EventKinds::NONE
                 .with(EventKind::PortBlockAllocation)
                 .with(EventKind::PortBlockDeallocation),
-            most: 64,
+            max: 64,
         },
         ..Plan::default()
     });

@@ -32,7 +32,7 @@ fn recorded(snapshot: &mut Snapshot, records: Records, depth: u64) {
 const ALL: Records = Records {
     drops: true,
     flows: true,
-    most: 64,
+    max: 64,
 };
 
 fn plan() -> Plan {
@@ -119,7 +119,7 @@ fn flow_that_ends_is_told_with_what_it_was() {
     });
     assert_eq!(
         (FlowState::Established, EndReason::Timeout, true),
-        (first.state, first.why, first.alerted)
+        (first.state, first.reason, first.alerted)
     );
     assert_eq!(([1, 1], [31, 34]), (first.packets, first.bytes));
     assert_eq!(1_000_000_000, first.seen[1] - first.seen[0]);
@@ -149,7 +149,7 @@ fn flow_that_is_cleared_or_no_longer_inspected_is_told_so() {
     });
     bypassed.host_sends(&packet::udp4(host(4000), remote(9)).payload(b"clean"));
     bypassed.seconds(400);
-    for (rig, state, why) in [
+    for (rig, state, reason) in [
         (&mut rig, FlowState::New, EndReason::Forced),
         (&mut bypassed, FlowState::Bypassed, EndReason::Bypass),
     ] {
@@ -163,7 +163,7 @@ fn flow_that_is_cleared_or_no_longer_inspected_is_told_so() {
         else {
             panic!("{records:?}")
         };
-        assert_eq!((state, why), (ended.state, ended.why));
+        assert_eq!((state, reason), (ended.state, ended.reason));
     }
 }
 
@@ -271,7 +271,7 @@ fn packets_that_no_flow_has_are_told_without_a_number() {
 #[test]
 fn queue_that_is_full_loses_records_and_holds_no_packet_up() {
     let mut rig = Rig::new(Plan {
-        snapshot: |snapshot| recorded(snapshot, Records { most: 3, ..ALL }, 0),
+        snapshot: |snapshot| recorded(snapshot, Records { max: 3, ..ALL }, 0),
         ..plan()
     });
     let ask = packet::udp4(host(4000), remote(53))
@@ -293,7 +293,7 @@ fn records_that_are_not_wanted_are_not_made() {
             let none = Records {
                 drops: false,
                 flows: false,
-                most: 8,
+                max: 8,
             };
             recorded(snapshot, none, 0);
         },

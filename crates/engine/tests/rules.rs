@@ -393,8 +393,8 @@ fn single_rule_reaches_new_flows_at_once_and_sessions_soon() {
     assert_eq!(at(HOST, 2), only(&sent, &rig).0);
     assert_eq!(public, rig.public(&packet::udp4(at(HOST, 1), socket(REMOTE))));
     rig.pass(500);
-    assert!(rig.plane.follow_changes(rig.now).is_some());
-    assert!(rig.plane.follow_changes(rig.now).is_none());
+    assert!(rig.plane.publish_changes(rig.now).is_some());
+    assert!(rig.plane.publish_changes(rig.now).is_none());
     let sent = rig.host_sends(&packet::udp4(at(HOST, 1), socket(REMOTE)));
     assert_eq!(at(HOST, 1), only(&sent, &rig).0);
     assert_eq!(0, rig.live());
@@ -443,7 +443,7 @@ fn session_that_no_edit_concerns_is_confirmed_and_keeps_everything() {
             _ => nat.rules.add_destination(&far, &nat.pools).unwrap(),
         });
         rig.pass(500);
-        rig.plane.follow_changes(rig.now).unwrap();
+        rig.plane.publish_changes(rig.now).unwrap();
         let before = revised(&rig);
         assert_eq!(public, rig.public(&packet::udp4(at(HOST, 1), socket(REMOTE))));
         let sent = server_sends(&mut rig, &packet::udp4(at(SERVER, 1), socket(REMOTE)));
@@ -477,7 +477,7 @@ fn what_is_denied_ends_within_a_second_however_often_rules_change() {
         rig.plane
             .edit_rules::<V4, _>(|nat| nat.rules.add_source(&rule, &nat.pools))
             .unwrap();
-        rig.plane.follow_changes(rig.now);
+        rig.plane.publish_changes(rig.now);
         rig.host_sends(&packet::udp4(at(HOST, 1), socket(REMOTE)));
         rig.pass(100);
         // A check of all sessions at four sessions per burst would need more bursts.

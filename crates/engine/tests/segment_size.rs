@@ -71,7 +71,7 @@ fn mss_of_a_session_stays_in_segments_without_syn() {
 
 #[test]
 fn mss_is_lowered_in_forwarded_syns_of_both_families_and_directions() {
-    let six = |from: &str, to: &str| packet::tcp6(from, to).flags(flag::SYN);
+    let v6 = |from: &str, to: &str| packet::tcp6(from, to).flags(flag::SYN);
     let (here, there) = ("[2001:db8:1::10]:5000", "[2001:db8:9::7]:80");
     let mut rig = Rig::new(plan(false));
     for (out, frame, expected) in [
@@ -81,8 +81,8 @@ fn mss_is_lowered_in_forwarded_syns_of_both_families_and_directions() {
             packet::tcp4("198.51.100.7:80", "192.168.1.10:40000").flags(flag::SYN | flag::ACK),
             1452,
         ),
-        (true, six(here, there), 1432),
-        (false, six(there, here), 1432),
+        (true, v6(here, there), 1432),
+        (false, v6(there, here), 1432),
     ] {
         let sent = match out {
             true => rig.host_sends(&offering(frame.clone(), 8960, 0)),

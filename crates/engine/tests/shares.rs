@@ -25,11 +25,11 @@ fn rounds(gateway: &mut Gateway, sends: &[usize], rounds: usize, counted: usize)
         if round + counted == rounds {
             gateway.sent();
         }
-        let most = sends.iter().max().copied().unwrap_or(0);
+        let max = sends.iter().max().copied().unwrap_or(0);
         // The packets of the routers alternate.
-        for number in 0..most {
+        for number in 0..max {
             for (router, &sends) in sends.iter().enumerate() {
-                if number * sends / most != (number + 1) * sends / most {
+                if number * sends / max != (number + 1) * sends / max {
                     gateway.host_sends(router, 64);
                 }
             }

@@ -30,7 +30,7 @@ fn settings() -> SiteSettings {
         context: context(site, 0, false),
     };
     SiteSettings {
-        doors: vec![(INSIDE, SiteKey::Tags(vec![row(100, 1, 5, 0), row(SINGLE, 7, 1, 6)]))],
+        access_interfaces: vec![(INSIDE, SiteKey::Tags(vec![row(100, 1, 5, 0), row(SINGLE, 7, 1, 6)]))],
         publics: vec![OUTSIDE],
         relays: vec![(0, v4("10.0.0.1"))],
     }
@@ -44,7 +44,7 @@ fn pooled() -> SiteSettings {
         context: context(0, 0, true),
     };
     SiteSettings {
-        doors: vec![(INSIDE, SiteKey::Tags(vec![row]))],
+        access_interfaces: vec![(INSIDE, SiteKey::Tags(vec![row]))],
         publics: Vec::new(),
         relays: Vec::new(),
     }
@@ -504,7 +504,7 @@ fn sites_on_a_pool_have_port_blocks_that_their_terminals_share() {
         change_pool: |pool| {
             pool.blocks = Some(Blocks {
                 size: 64,
-                most: 4,
+                max: 4,
                 spare: false,
             });
             pool.behaviour = [Behaviour {

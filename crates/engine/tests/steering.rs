@@ -407,6 +407,6 @@ fn pool_that_keeps_hosts_together_is_refused_where_flows_spread() {
     let mut rig = rig(plan);
     assert!(matches!(
         rig.plane.commit(snapshot, std::slice::from_ref(&routes)),
-        Err(ControlPlaneError::Apart)
+        Err(ControlPlaneError::SteeringConflict)
     ));
 }

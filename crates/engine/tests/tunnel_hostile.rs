@@ -45,14 +45,14 @@ fn wrapped(tunnel: Tunnel) -> impl Strategy<Value = Vec<u8>> {
         }
         bytes
     });
-    let noise = (vec(any::<u8>(), 0..120), any::<bool>(), any::<bool>()).prop_map(move |(noise, six, headed)| {
-        let mut payload = shim(&tunnel, six);
+    let noise = (vec(any::<u8>(), 0..120), any::<bool>(), any::<bool>()).prop_map(move |(noise, v6, headed)| {
+        let mut payload = shim(&tunnel, v6);
         if headed && tunnel.carries_frames() {
             payload.extend([MAC, FAR_MAC].concat());
         }
         payload.extend(noise);
         let ends = [tunnel.remote, tunnel.local];
-        outer(&tunnel, ends, six, 50_000, &payload)
+        outer(&tunnel, ends, v6, 50_000, &payload)
             .macs(ROUTER_MAC, OUTSIDE_MAC)
             .build()
     });

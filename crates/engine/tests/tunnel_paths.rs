@@ -133,8 +133,8 @@ fn error_about_an_outer_packet_lowers_the_mtu_for_ten_minutes() {
 
 #[test]
 fn error_that_tells_of_less_than_everybody_takes_is_believed_as_far_as_that() {
-    for (six, least) in [(false, 576), (true, 1280)] {
-        let tunnel = tunnel(TunnelKind::Ipip, None, six);
+    for (v6, least) in [(false, 576), (true, 1280)] {
+        let tunnel = tunnel(TunnelKind::Ipip, None, v6);
         let mut rig = tunnelled::rig(tunnel);
         let sent = rig.host_sends(&datagram(1400));
         for mtu in [0, 68, 100] {

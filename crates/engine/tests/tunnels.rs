@@ -56,13 +56,13 @@ fn without_flow(tunnel: &Tunnel, mut frame: Vec<u8>) -> Vec<u8> {
 fn packet_into_every_tunnel_is_inside_of_an_outer_packet_as_another_library_makes_it() {
     for tunnel in all() {
         for question in questions() {
-            let six = matches!(question.network, Network::V6(..));
+            let v6 = matches!(question.network, Network::V6(..));
             let mut rig = tunnelled::rig(tunnel);
             let sent = rig.host_sends(&service(question.clone(), 0xb8 | 2));
             assert_eq!(1, sent.len(), "{tunnel:?} {:?}", rig.all_drops());
             let carried = service(question, 0xb8 | 2).ttl(63).macs(MAC, FAR_MAC);
             let payload = inside(&tunnel, &carried);
-            let mut expected = outer(&tunnel, [tunnel.local, tunnel.remote], six, 1, &payload);
+            let mut expected = outer(&tunnel, [tunnel.local, tunnel.remote], v6, 1, &payload);
             if matches!(expected.network, Network::V4(_)) {
                 expected = expected.dont_fragment();
             }
@@ -162,15 +162,15 @@ fn tunnel_without_ethernet_has_one_neighbour_for_all_destinations() {
 
 #[test]
 fn flows_are_told_apart_by_the_source_port_of_vxlan_and_the_label_of_ipv6() {
-    for six in [false, true] {
-        let mut rig = tunnelled::rig(tunnel(TunnelKind::Vxlan(4789), Some(42), six));
+    for v6 in [false, true] {
+        let mut rig = tunnelled::rig(tunnel(TunnelKind::Vxlan(4789), Some(42), v6));
         let mut seen = std::collections::HashSet::new();
         for port in 5000..5016u16 {
             let question = packet::udp4(format!("192.168.1.10:{port}").as_str(), "10.77.0.5:53");
             let mut of_flow = || {
                 let frame = rig.host_sends(&question).remove(0).frame;
-                let udp = if six { 54 } else { 34 };
-                let label = if six { frame[16..18].to_vec() } else { Vec::new() };
+                let udp = if v6 { 54 } else { 34 };
+                let label = if v6 { frame[16..18].to_vec() } else { Vec::new() };
                 (u16::from_be_bytes([frame[udp], frame[udp + 1]]), label)
             };
             let first = of_flow();
@@ -329,8 +329,8 @@ fn congestion_met_in_a_tunnel_is_told_to_who_understands_and_nobody_else_gets_th
 fn route_to_the_other_end_that_leads_into_the_tunnel_itself_ends_after_as_many_passes_as_there_may_be() {
     for tunnel in all() {
         let mut plan = tunnelled::plan(tunnel);
-        let six = matches!(tunnel.local, sluice_route::Address::V6(_));
-        let (prefix, length, by) = match six {
+        let v6 = matches!(tunnel.local, sluice_route::Address::V6(_));
+        let (prefix, length, by) = match v6 {
             false => ("198.51.100.9", 32, "10.99.0.2"),
             true => ("2001:db8:9::9", 128, "2001:db8:99::2"),
         };

@@ -209,15 +209,15 @@ fn destination_without_route_by_source_has_that_of_the_next_shorter_source_and_o
 
 #[test]
 fn packets_without_sessions_go_by_source_too() {
-    let six = (from("2001:db8:3::", 64), vec![by("2001:db8:4::fe", "::", 0)]);
-    let [four] = office();
-    let mut rig = rig(routing(), &[four, six]);
+    let v6 = (from("2001:db8:3::", 64), vec![by("2001:db8:4::fe", "::", 0)]);
+    let [v4] = office();
+    let mut rig = rig(routing(), &[v4, v6]);
     assert_eq!(OUTSIDE, leaves(&mut rig, INSIDE, "192.168.1.10").0);
     assert_eq!(SECOND, leaves(&mut rig, OFFICE, "192.168.2.10").0);
-    let six = |host: &str| packet::udp6(&*format!("[{host}]:5000"), "[2001:db8:ffff::1]:53").payload(&[0; 6]);
+    let v6 = |host: &str| packet::udp6(&*format!("[{host}]:5000"), "[2001:db8:ffff::1]:53").payload(&[0; 6]);
     let by = |(by, _)| by;
-    assert_eq!(Some(OUTSIDE), sends(&mut rig, INSIDE, &six("2001:db8:1::10")).map(by));
-    assert_eq!(Some(SECOND), sends(&mut rig, OFFICE, &six("2001:db8:3::10")).map(by));
+    assert_eq!(Some(OUTSIDE), sends(&mut rig, INSIDE, &v6("2001:db8:1::10")).map(by));
+    assert_eq!(Some(SECOND), sends(&mut rig, OFFICE, &v6("2001:db8:3::10")).map(by));
     assert_eq!(0, rig.live());
 }
 
@@ -232,11 +232,11 @@ fn session_follows_routes_by_source() {
     // If the link of the uplink is down, the routes of the router are used.
     assert!(rig.plane.set_link(SECOND, false));
     rig.pass(1_000);
-    assert!(rig.plane.follow_changes(rig.now).is_some());
+    assert!(rig.plane.publish_changes(rig.now).is_some());
     assert_eq!((OUTSIDE, pool(0)), leaves(&mut rig, OFFICE, "192.168.2.10"));
     assert!(rig.plane.set_link(SECOND, true));
     rig.pass(1_000);
-    assert!(rig.plane.follow_changes(rig.now).is_some());
+    assert!(rig.plane.publish_changes(rig.now).is_some());
     assert_eq!((SECOND, pool(1)), leaves(&mut rig, OFFICE, "192.168.2.10"));
     assert_eq!(2, rig.live());
 }
@@ -295,7 +295,7 @@ fn set_second(rig: &mut Rig, up: bool) {
     assert!(rig.plane.set_gateway(gateway, up));
     assert!(!rig.plane.set_gateway(gateway, up));
     rig.pass(1_000);
-    assert!(rig.plane.follow_changes(rig.now).is_some());
+    assert!(rig.plane.publish_changes(rig.now).is_some());
 }
 
 #[test]

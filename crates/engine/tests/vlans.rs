@@ -207,9 +207,9 @@ fn frame_behind_a_priority_tag_is_one_of_the_interface_that_it_would_be_without(
     for translate in [false, true] {
         for (inside, outside, mut rig) in rigs(translate) {
             for priority in PRIORITIES {
-                let four = packet::udp4("192.168.1.10:5000", "198.51.100.7:53").payload(b"question");
-                let six = packet::udp6("[2001:db8:1::10]:5000", "[2001:db8:9::7]:53").payload(b"question");
-                for question in [four, six] {
+                let v4 = packet::udp4("192.168.1.10:5000", "198.51.100.7:53").payload(b"question");
+                let v6 = packet::udp6("[2001:db8:1::10]:5000", "[2001:db8:9::7]:53").payload(b"question");
+                for question in [v4, v6] {
                     let without = rig.host_sends(&tagged(&question, inside));
                     let frame = tagged(&question, inside).macs(HOST_MAC, INSIDE_MAC).build();
                     let with = rig.send(INSIDE, &behind(&frame, &[priority]));
@@ -231,9 +231,9 @@ fn discovery_behind_a_priority_tag_is_answered_by_the_tags_of_the_interface() {
     for (inside, _, mut rig) in rigs(false) {
         let arp = packet::arp_request(HOST_MAC, "192.168.1.10", "192.168.1.1");
         let option = [&[1, 1][..], &HOST_MAC].concat();
-        let six = packet::neighbour("2001:db8:1::10", "ff02::1:ff00:1", 135, 0, "2001:db8:1::1", &option)
+        let v6 = packet::neighbour("2001:db8:1::10", "ff02::1:ff00:1", 135, 0, "2001:db8:1::1", &option)
             .macs(HOST_MAC, [0x33, 0x33, 0xff, 0, 0, 1]);
-        for question in [arp, six.build()] {
+        for question in [arp, v6.build()] {
             let sent = rig.send(INSIDE, &behind(&behind(&question, inside), &[(0x8100, 0xa000)]));
             assert_eq!(1, sent.len(), "{inside:?} {:?}", rig.all_drops());
             assert_eq!(HOST_MAC, sent[0].frame[..6]);

@@ -114,9 +114,9 @@ impl<A: Address> Header<A> {
     #[inline(always)]
     pub fn get(&self, field: Field) -> u32 {
         let (at, shift, bits) = field.place();
-        let word = match at < A::FIT {
+        let word = match at < A::MAX_FIELDS {
             true => self.words[A::FIELDS + at],
-            false => self.more.as_ref()[at - A::FIT],
+            false => self.more.as_ref()[at - A::MAX_FIELDS],
         };
         word >> shift & bits
     }
@@ -124,9 +124,9 @@ impl<A: Address> Header<A> {
     /// The session mark, including changes by preceding rules.
     #[inline(always)]
     pub fn mark(&self) -> u32 {
-        match MARK < A::FIT {
+        match MARK < A::MAX_FIELDS {
             true => self.words[A::FIELDS + MARK],
-            false => self.more.as_ref()[MARK - A::FIT],
+            false => self.more.as_ref()[MARK - A::MAX_FIELDS],
         }
     }
 
@@ -139,10 +139,10 @@ impl<A: Address> Header<A> {
 
     #[inline(always)]
     fn at(&mut self, at: usize) -> &mut u32 {
-        if at < A::FIT {
+        if at < A::MAX_FIELDS {
             &mut self.words[A::FIELDS + at]
         } else {
-            &mut self.more.as_mut()[at - A::FIT]
+            &mut self.more.as_mut()[at - A::MAX_FIELDS]
         }
     }
 }

@@ -25,7 +25,7 @@ pub fn intervals<T: Address>(ranges: &[(RuleNumber, Range<T>)], last: T, mut eac
     edges.sort_unstable();
     let mut active = std::collections::BTreeSet::new();
     let mut edges = edges.into_iter().peekable();
-    let mut goes_on = true;
+    let mut continues = true;
     let mut emit = |active: &std::collections::BTreeSet<RuleNumber>, last| {
         each(Interval {
             last,
@@ -33,18 +33,18 @@ pub fn intervals<T: Address>(ranges: &[(RuleNumber, Range<T>)], last: T, mut eac
         })
     };
     while let Some(&(at, ..)) = edges.peek() {
-        if let Some(before) = at.before().filter(|_| goes_on) {
-            goes_on = emit(&active, before);
+        if let Some(before) = at.before().filter(|_| continues) {
+            continues = emit(&active, before);
         }
-        while let Some((_, begins, rule)) = edges.next_if(|edge| edge.0 == at) {
-            if begins {
+        while let Some((_, starts, rule)) = edges.next_if(|edge| edge.0 == at) {
+            if starts {
                 active.insert(rule);
             } else {
                 active.remove(&rule);
             }
         }
     }
-    if goes_on {
+    if continues {
         emit(&active, last);
     }
 }

@@ -79,14 +79,14 @@ pub enum RuleError {
         last: u32,
     },
     /// A value exceeds the largest value of the field.
-    #[error("the maximum of {field:?} is {most}, not {last}")]
+    #[error("the maximum of {field:?} is {max}, not {last}")]
     TooLarge {
         /// The field.
         field: Field,
         /// Last value of the condition.
         last: u32,
         /// Largest value of the field.
-        most: u32,
+        max: u32,
     },
     /// A flag must be set but is not among the compared flags.
     #[error("the flags {set:#04x} must be set, but the mask {of:#04x} does not include them")]
@@ -146,12 +146,12 @@ impl<A: Address> Rule<A> {
 
     /// Adds a condition on a field: its value is at least `first` and at most `last`.
     pub fn with(mut self, field: Field, first: u32, last: u32) -> Result<Self, RuleError> {
-        let most = field.last_named();
+        let max = field.last_named();
         if first > last {
             return Err(RuleError::Reversed { field, first, last });
         }
-        if last > most {
-            return Err(RuleError::TooLarge { field, last, most });
+        if last > max {
+            return Err(RuleError::TooLarge { field, last, max });
         }
         self.fields[field as usize] = Range { first, last };
         Ok(self)

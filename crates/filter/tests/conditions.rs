@@ -111,27 +111,29 @@ fn any_written() -> impl Strategy<Value = CompiledRule> {
         1 => (0u8..4).prop_map(Action::SetEcn),
     ];
     let mark = proptest::option::of((any::<bool>(), any_mark()).prop_map(|(not, mark)| MarkCondition { not, mark }));
-    let boxes = vec((drawn::any_range(LAST), drawn::any_range(LAST)), 1..3);
+    let hyperrectangles = vec((drawn::any_range(LAST), drawn::any_range(LAST)), 1..3);
     let sets = [any_membership(), any_membership()];
-    (action, boxes, [any_macs(), any_macs()], mark, sets).prop_map(|(action, boxes, macs, mark, sets)| {
-        let range = |(first, last)| Range { first, last };
-        let one = |&(source, destination): &((u32, u32), (u32, u32))| {
-            Rule::any().between(range(source), range(destination)).unwrap()
-        };
-        CompiledRule {
-            action,
-            v4: boxes.iter().map(one).collect(),
-            v6: Vec::new(),
-            applications: Vec::new(),
-            conditions: Conditions {
-                macs,
-                mark,
-                sets,
-                port_sets: Default::default(),
-                adds_to: None,
-            },
-        }
-    })
+    (action, hyperrectangles, [any_macs(), any_macs()], mark, sets).prop_map(
+        |(action, hyperrectangles, macs, mark, sets)| {
+            let range = |(first, last)| Range { first, last };
+            let one = |&(source, destination): &((u32, u32), (u32, u32))| {
+                Rule::any().between(range(source), range(destination)).unwrap()
+            };
+            CompiledRule {
+                action,
+                v4: hyperrectangles.iter().map(one).collect(),
+                v6: Vec::new(),
+                applications: Vec::new(),
+                conditions: Conditions {
+                    macs,
+                    mark,
+                    sets,
+                    port_sets: Default::default(),
+                    adds_to: None,
+                },
+            }
+        },
+    )
 }
 
 fn names(macs: &MacCondition, own: Option<u8>) -> bool {
@@ -204,8 +206,8 @@ proptest! {
         rules in vec(any_written(), 0..12),
         packets in vec(any_packet(), 1..40),
     ) {
-        let most = 64 << 20;
-        let kinds = [MatcherKind::Best, MatcherKind::Linear, MatcherKind::Trie { most }, MatcherKind::CachedTrie { most, entries: 7, probe: ListSearch::InOrder }];
+        let max = 64 << 20;
+        let kinds = [MatcherKind::Best, MatcherKind::Linear, MatcherKind::Trie { max }, MatcherKind::CachedTrie { max, entries: 7, probe: ListSearch::InOrder }];
         for kind in kinds {
             let filters = filters(&rules, kind);
             for packet in &packets {

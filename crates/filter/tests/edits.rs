@@ -21,21 +21,21 @@ impl<A: Address> Edited<A> {
         Self { rules, best, built: 0 }
     }
 
-    fn insert(&mut self, number: RuleNumber, boxes: Vec<Rule<A>>) {
-        let done = self.best.insert(number, &boxes);
-        self.rules.insert(number, boxes);
+    fn insert(&mut self, number: RuleNumber, hyperrectangles: Vec<Rule<A>>) {
+        let done = self.best.insert(number, &hyperrectangles);
+        self.rules.insert(number, hyperrectangles);
         if done.is_err() {
             self.build();
         }
     }
 
     fn remove(&mut self, number: RuleNumber) -> Vec<Rule<A>> {
-        let boxes = self.rules.remove(&number).unwrap();
+        let hyperrectangles = self.rules.remove(&number).unwrap();
         let others = |number| self.rules.get(&number).map_or(&[][..], Vec::as_slice);
-        if self.best.remove(number, &boxes, others).is_err() {
+        if self.best.remove(number, &hyperrectangles, others).is_err() {
             self.build();
         }
-        boxes
+        hyperrectangles
     }
 
     fn build(&mut self) {
@@ -47,7 +47,8 @@ impl<A: Address> Edited<A> {
         let mut found = vec![None; headers.len()];
         self.best.first_of_batch(&mut (), headers, &mut found);
         for (header, found) in headers.iter().zip(found) {
-            let holds = |(_, boxes): &(&u32, &Vec<Rule<A>>)| boxes.iter().any(|rule| rule.matches(header));
+            let holds =
+                |(_, hyperrectangles): &(&u32, &Vec<Rule<A>>)| hyperrectangles.iter().any(|rule| rule.matches(header));
             let expected = self.rules.iter().find(holds).map(|(number, _)| *number);
             assert_eq!(expected, found, "{header:?}");
         }
@@ -55,9 +56,9 @@ impl<A: Address> Edited<A> {
 }
 
 fn built<A: Address>(rules: &BTreeMap<RuleNumber, Vec<Rule<A>>>) -> CutTree<A> {
-    let each = |(number, boxes): (&u32, &Vec<Rule<A>>)| {
+    let each = |(number, hyperrectangles): (&u32, &Vec<Rule<A>>)| {
         let number = *number;
-        boxes.clone().into_iter().map(move |rule| (number, rule))
+        hyperrectangles.clone().into_iter().map(move |rule| (number, rule))
     };
     CutTree::numbered(rules.iter().flat_map(each))
 }
@@ -92,21 +93,24 @@ fn oracle_thousand_edits_of_each_set_have_no_mismatch() {
         let mut gone: Vec<(RuleNumber, Vec<Rule<u32>>)> = Vec::new();
         for edit in 0..1_000 {
             let at = edited.rules.range(drawn.below(count << 8) as u32..).next();
-            let Some((&number, boxes)) = at else { continue };
-            let boxes = boxes.clone();
+            let Some((&number, hyperrectangles)) = at else { continue };
+            let hyperrectangles = hyperrectangles.clone();
             match edit % 4 {
                 0 | 1 => {
                     let went = edited.remove(number);
                     gone.push((number, went));
                 }
                 2 => {
-                    let (number, boxes) = gone.swap_remove(drawn.below(gone.len()));
-                    edited.insert(number, boxes);
+                    let (number, hyperrectangles) = gone.swap_remove(drawn.below(gone.len()));
+                    edited.insert(number, hyperrectangles);
                 }
                 // A new rule that precedes others and combines conditions of two existing rules.
                 _ => {
                     let (_, other) = gone.last().unwrap();
-                    let rule = other[0].clone().between(boxes[0].source, other[0].destination).unwrap();
+                    let rule = other[0]
+                        .clone()
+                        .between(hyperrectangles[0].source, other[0].destination)
+                        .unwrap();
                     let rule = rule
                         .with(Field::DestinationPort, 0, 1023 + drawn.below(64_000) as u32)
                         .unwrap();
@@ -115,18 +119,18 @@ fn oracle_thousand_edits_of_each_set_have_no_mismatch() {
                     }
                 }
             }
-            let rule = &boxes[0];
+            let rule = &hyperrectangles[0];
             edited.check(&around(rule, &mut drawn, 12));
-            if let Some((_, boxes)) = gone.last() {
-                edited.check(&around(&boxes[0], &mut drawn, 4));
+            if let Some((_, hyperrectangles)) = gone.last() {
+                edited.check(&around(&hyperrectangles[0], &mut drawn, 4));
             }
         }
         eprintln!("{name}: built {} times", edited.built);
         assert!(edited.built < 10, "{name}: built {} times", edited.built);
         for vectors in Vectors::all() {
             edited.best = edited.best.with_vectors(vectors);
-            for boxes in edited.rules.clone().values().step_by(count / 200) {
-                edited.check(&around(&boxes[0], &mut drawn, 2));
+            for hyperrectangles in edited.rules.clone().values().step_by(count / 200) {
+                edited.check(&around(&hyperrectangles[0], &mut drawn, 2));
             }
         }
     }
@@ -141,14 +145,14 @@ proptest! {
     ) {
         let mut edited = Edited::new((1u32..).map(|number| number * 100).zip(rules).collect());
         let mut hundred = 0;
-        for (goes, place, boxes) in edits {
+        for (goes, place, hyperrectangles) in edits {
             hundred += 1;
             let at = edited.rules.range(place * 100..).next().map(|(number, _)| *number);
             match at {
                 Some(number) if goes => {
                     edited.remove(number);
                 }
-                _ => edited.insert(place * 100 + hundred, boxes),
+                _ => edited.insert(place * 100 + hundred, hyperrectangles),
             }
             edited.check(&headers);
         }
@@ -227,10 +231,10 @@ fn readers_see_a_rule_or_do_not_while_it_comes_and_goes() {
             });
             while !best.is_crowded() {
                 let at = drawn.below(3_000) as u32;
-                let (number, boxes) = ((at + 1) * 10 - 1, [network(at)]);
-                best.insert(number, &boxes).unwrap();
+                let (number, hyperrectangles) = ((at + 1) * 10 - 1, [network(at)]);
+                best.insert(number, &hyperrectangles).unwrap();
                 assert_eq!(Some(number), best.first(&mut (), &headers[at as usize]));
-                best.remove(number, &boxes, |number| {
+                best.remove(number, &hyperrectangles, |number| {
                     rules.get(&number).map_or(&[][..], Vec::as_slice)
                 })
                 .unwrap();

@@ -43,12 +43,12 @@ fn any_action() -> impl Strategy<Value = Action> {
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
-    let boxes = || proptest::collection::vec(any_rule(), 0..3);
-    let two = (0usize..40, any_action(), any_action(), boxes());
+    let hyperrectangles = || proptest::collection::vec(any_rule(), 0..3);
+    let two = (0usize..40, any_action(), any_action(), hyperrectangles());
     prop_oneof![
-        1 => two.prop_map(|(index, one, other, boxes)| Step::InsertTwo(index, [one, other], boxes)),
+        1 => two.prop_map(|(index, one, other, hyperrectangles)| Step::InsertTwo(index, [one, other], hyperrectangles)),
         1 => (0usize..40).prop_map(Step::RemoveThree),
-        5 => (0usize..40, any_action(), boxes()).prop_map(|(index, action, boxes)| Step::Insert(index, action, boxes)),
+        5 => (0usize..40, any_action(), hyperrectangles()).prop_map(|(index, action, hyperrectangles)| Step::Insert(index, action, hyperrectangles)),
         3 => (0usize..40).prop_map(Step::Remove),
         1 => Just(Step::BeginFold),
         1 => Just(Step::EndFold),
@@ -89,8 +89,8 @@ fn check(list: &RuleList<usize>, meant: &mut Meant, headers: &[Header<u128>]) {
     assert_eq!(names, meant.rules.iter().map(|rule| rule.name).collect::<Vec<_>>());
     let filters = list.filters();
     let decides = |rule: &&Named| matches!(rule.written.action, Action::Decide(_));
-    let boxes = meant.rules.iter().filter(decides).map(|rule| rule.written.v6.len());
-    assert_eq!(boxes.sum::<usize>(), filters.v6.len());
+    let hyperrectangles = meant.rules.iter().filter(decides).map(|rule| rule.written.v6.len());
+    assert_eq!(hyperrectangles.sum::<usize>(), filters.v6.len());
     let pass = FilterResult {
         verdict: Verdict::Accept,
         by: DecidedBy::Default,

@@ -101,9 +101,9 @@ fn text(drawn: &mut Drawn, literals: &[Vec<u8>]) -> Vec<u8> {
 fn measured(bytes: usize, mut run: impl FnMut() -> u64) -> String {
     let mut costs: Vec<f64> = (0..RUNS)
         .map(|_| {
-            let begin = clock();
+            let start = clock();
             black_box(run());
-            (clock() - begin) as f64 / bytes as f64
+            (clock() - start) as f64 / bytes as f64
         })
         .collect();
     costs.sort_by(f64::total_cmp);
@@ -130,14 +130,14 @@ fn main() {
         .collect();
     let data = text(&mut drawn, &literals);
     println!("before: {}", peak_kib());
-    let begin = Instant::now();
+    let start = Instant::now();
     let block = Database::<Block>::compile(&patterns).expect("literals compile");
-    println!("block: {:?}, {} bytes, {}", begin.elapsed(), block.size(), peak_kib());
-    let begin = Instant::now();
+    println!("block: {:?}, {} bytes, {}", start.elapsed(), block.size(), peak_kib());
+    let start = Instant::now();
     let stream = Arc::new(Database::<Streaming>::compile(&patterns).expect("literals compile"));
     println!(
         "streaming: {:?}, {} bytes, {}",
-        begin.elapsed(),
+        start.elapsed(),
         stream.size(),
         peak_kib()
     );

@@ -118,7 +118,7 @@ impl Rig {
         let handles = (0..CONNECTIONS)
             .map(|connection| {
                 let handle = inspector.create_flow(true).expect("a place");
-                inspector.begin_flow(handle, client(connection), 0, 0);
+                inspector.start_flow(handle, client(connection), 0, 0);
                 handle
             })
             .collect();

@@ -157,14 +157,14 @@ fn main() {
             http.response(&mut store, head.as_bytes(), &mut |_: Slot<'_>, _| {});
             let began = Instant::now();
             for packet in body.chunks(1460).take(16) {
-                work.begin(WorkTokens::default(), packet.len());
+                work.start(WorkTokens::default(), packet.len());
                 http.response(&mut store, packet, &mut |slot: Slot<'_>, piece| {
                     if let MessageEvent::Grew { fresh, .. } = piece {
                         made += fresh.len();
                         all += slot.length();
                     }
                 });
-                units += u64::from(PACKET_BUDGET - work.left());
+                units += u64::from(PACKET_BUDGET - work.remaining());
                 packets += 1;
             }
             let took = began.elapsed().as_nanos() as f64;

@@ -241,7 +241,7 @@ fn hexadecimal(text: &str) -> Option<Box<[u8]>> {
 fn base64(text: &str) -> Option<Box<[u8]>> {
     let (mut bits, mut held, mut bytes) = (0u32, 0, Vec::new());
     for byte in text.trim_end_matches('=').bytes() {
-        let six = match byte {
+        let v6 = match byte {
             b'A'..=b'Z' => byte - b'A',
             b'a'..=b'z' => byte - b'a' + 26,
             b'0'..=b'9' => byte - b'0' + 52,
@@ -249,7 +249,7 @@ fn base64(text: &str) -> Option<Box<[u8]>> {
             b'/' => 63,
             _ => return None,
         };
-        (bits, held) = (bits << 6 | u32::from(six), held + 6);
+        (bits, held) = (bits << 6 | u32::from(v6), held + 6);
         if held >= 8 {
             held -= 8;
             bytes.push((bits >> held) as u8);

@@ -555,16 +555,16 @@ impl Evaluator {
         let from = if *relative { at.on(*buffer) } else { 0 };
         let again = rest.first().is_some_and(Step::is_relative);
         let (mut start, mut later) = (from.max(view.begin()), false);
-        let mut begins = start == from;
+        let mut starts = start == from;
         loop {
             if !self.charge_step() {
                 return RuleResult::NoMatch;
             }
             let data = view.slice(start, i64::MAX);
             let account = (&self.work, self.is_usual);
-            let mut found = self.matcher.find_within(account, compiled, data, begins, view.complete);
+            let mut found = self.matcher.find_within(account, compiled, data, starts, view.complete);
             if found == SearchResult::Incomplete && !negated && view.is_final && compiled.depends_on_end() {
-                found = match self.matcher.find_within(account, compiled, data, begins, true) {
+                found = match self.matcher.find_within(account, compiled, data, starts, true) {
                     SearchResult::NoMatch => SearchResult::Incomplete,
                     found => found,
                 };
@@ -592,7 +592,7 @@ impl Evaluator {
                         return RuleResult::or_incomplete(later);
                     }
                     start += range.start as i64 + 1;
-                    begins = false;
+                    starts = false;
                     if start > view.end() {
                         return RuleResult::or_incomplete(later || !view.complete);
                     }
@@ -744,14 +744,14 @@ fn operand(int_note: &FlowIntOp, bits: &[u64]) -> Option<u32> {
     }
 }
 
-fn flow_int_matches(asked: &FlowIntOp, bits: &[u64]) -> bool {
-    let number = flow_int(asked.number, bits);
+fn flow_int_matches(required: &FlowIntOp, bits: &[u64]) -> bool {
+    let number = flow_int(required.number, bits);
     let compares = |is: fn(&u32, &u32) -> bool| {
         number
-            .zip(operand(asked, bits))
+            .zip(operand(required, bits))
             .is_some_and(|(one, other)| is(&one, &other))
     };
-    match asked.command {
+    match required.command {
         FlowIntCommand::IsSet => number.is_some(),
         FlowIntCommand::IsNotSet => number.is_none(),
         FlowIntCommand::Less(_) => compares(u32::lt),
@@ -788,13 +788,13 @@ fn bit(bits: &[u64], number: u16) -> bool {
 
 fn flow_bits_match(note: &FlowBitsOp, bits: &[u64]) -> bool {
     let taken = |number: &u16| bit(bits, *number);
-    let asked = match note.any {
+    let required = match note.any {
         true => note.bits.iter().any(taken),
         false => note.bits.iter().all(taken),
     };
     match note.command {
-        FlowBit::IsSet => asked,
-        FlowBit::IsNotSet => !asked,
+        FlowBit::IsSet => required,
+        FlowBit::IsNotSet => !required,
         FlowBit::Set | FlowBit::Unset | FlowBit::Toggle => true,
     }
 }

@@ -118,7 +118,7 @@ impl HostTable {
     /// Counts a match of a rule and returns its effect. `second` is the time in seconds since the start. The rule is
     /// identified by its number, so that counting continues after the ruleset is replaced.
     pub fn count_match(&self, rule: Id, rate: &Rate, ends: &Endpoints, second: u32) -> ThresholdResult {
-        let most = rate.count.max(1);
+        let max = rate.count.max(1);
         let Some(count) = self.count(self.key(rule, rate.track, ends), rate.seconds, second) else {
             return ThresholdResult::Reported;
         };
@@ -127,9 +127,9 @@ impl HostTable {
             RateKind::After => ThresholdResult::Reported,
             RateKind::Limit if count > rate.count => ThresholdResult::Fires,
             RateKind::Limit => ThresholdResult::Reported,
-            RateKind::Every if count % most != 0 => ThresholdResult::Below,
+            RateKind::Every if count % max != 0 => ThresholdResult::Below,
             RateKind::Every => ThresholdResult::Reported,
-            RateKind::Once => match count.cmp(&most) {
+            RateKind::Once => match count.cmp(&max) {
                 std::cmp::Ordering::Less => ThresholdResult::Below,
                 std::cmp::Ordering::Equal => ThresholdResult::Reported,
                 std::cmp::Ordering::Greater => ThresholdResult::Fires,
@@ -210,15 +210,15 @@ impl HostTable {
 
     /// Whether the entry's last match is older than the longest window of all rules.
     fn is_stale(&self, entry: &Entry, second: u32) -> bool {
-        let began = (entry.state.load(Relaxed) >> 32) as u32;
-        second.wrapping_sub(began) > self.longest.load(Relaxed)
+        let started = (entry.state.load(Relaxed) >> 32) as u32;
+        second.wrapping_sub(started) > self.longest.load(Relaxed)
     }
 }
 
 fn bits(address: IpAddr) -> u128 {
     match address {
-        IpAddr::V4(four) => four.to_ipv6_mapped().to_bits(),
-        IpAddr::V6(six) => six.to_bits(),
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(v6) => v6.to_bits(),
     }
 }
 
@@ -257,7 +257,7 @@ mod tests {
         }
     }
 
-    fn fired(kind: RateKind, matches: &[(u8, u32)]) -> Vec<bool> {
+    fn matched_rules(kind: RateKind, matches: &[(u8, u32)]) -> Vec<bool> {
         let rates = HostTable::new(64, [1, 2]);
         let rate = Rate {
             kind,
@@ -267,17 +267,31 @@ mod tests {
         };
         matches
             .iter()
-            .map(|&(who, second)| rates.count_match(rule(7), &rate, &from(who), second) == ThresholdResult::Reported)
+            .map(|&(source, second)| {
+                rates.count_match(rule(7), &rate, &from(source), second) == ThresholdResult::Reported
+            })
             .collect()
     }
 
     #[test]
     fn kinds_differ_in_which_matches_fire() {
         let five = [(1, 0), (1, 1), (1, 2), (1, 3), (1, 4)];
-        assert_eq!(vec![false, false, true, true, true], fired(RateKind::After, &five));
-        assert_eq!(vec![true, true, false, false, false], fired(RateKind::Limit, &five));
-        assert_eq!(vec![false, true, false, true, false], fired(RateKind::Every, &five));
-        assert_eq!(vec![false, true, false, false, false], fired(RateKind::Once, &five));
+        assert_eq!(
+            vec![false, false, true, true, true],
+            matched_rules(RateKind::After, &five)
+        );
+        assert_eq!(
+            vec![true, true, false, false, false],
+            matched_rules(RateKind::Limit, &five)
+        );
+        assert_eq!(
+            vec![false, true, false, true, false],
+            matched_rules(RateKind::Every, &five)
+        );
+        assert_eq!(
+            vec![false, true, false, false, false],
+            matched_rules(RateKind::Once, &five)
+        );
     }
 
     #[test]
@@ -315,11 +329,11 @@ mod tests {
     fn sources_are_counted_apart_and_windows_end() {
         assert_eq!(
             vec![false, false, false, true],
-            fired(RateKind::After, &[(1, 0), (2, 0), (1, 1), (1, 2)])
+            matched_rules(RateKind::After, &[(1, 0), (2, 0), (1, 1), (1, 2)])
         );
         assert_eq!(
             vec![false, false, false],
-            fired(RateKind::After, &[(1, 0), (1, 5), (1, 10)])
+            matched_rules(RateKind::After, &[(1, 0), (1, 5), (1, 10)])
         );
     }
 
@@ -352,10 +366,11 @@ mod tests {
     #[test]
     fn full_table_of_notes_keeps_those_in_force_and_says_so() {
         let rates = HostTable::new(8, [1, 2]);
-        (0..=255).for_each(|who| rates.update_xbits(&note(FlowBit::Set, Track::Source), 7, &from(who), 0));
+        (0..=255).for_each(|source| rates.update_xbits(&note(FlowBit::Set, Track::Source), 7, &from(source), 0));
         assert_eq!(248, rates.xbits_full.load(Relaxed));
         let kept = |second| {
-            let holds = |who: &u8| rates.xbits_match(&note(FlowBit::IsSet, Track::Source), 7, &from(*who), second);
+            let holds =
+                |source: &u8| rates.xbits_match(&note(FlowBit::IsSet, Track::Source), 7, &from(*source), second);
             (0..=255).filter(holds).count()
         };
         assert_eq!((8, 0), (kept(0), kept(10)));
@@ -372,10 +387,10 @@ mod tests {
             count: 9,
             seconds: 10,
         };
-        let fired = (0..=255)
-            .filter(|&who| rates.count_match(rule(1), &rate, &from(who), 0) == ThresholdResult::Reported)
+        let matched_rules = (0..=255)
+            .filter(|&source| rates.count_match(rule(1), &rate, &from(source), 0) == ThresholdResult::Reported)
             .count();
-        assert_eq!(248, fired);
+        assert_eq!(248, matched_rules);
         assert_eq!(248, rates.full.load(Relaxed));
     }
 }

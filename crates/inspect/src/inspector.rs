@@ -10,8 +10,8 @@ mod closed_connections;
 mod detection;
 mod events;
 mod exceptions;
-mod fired;
 mod flow;
+mod matched_rules;
 mod parser;
 mod pending;
 mod reply_status;
@@ -143,7 +143,7 @@ pub struct InspectorCounters {
     /// Units of work that packets have caused.
     pub work_units: u64,
     /// Connections that could not be searched because all stream states of the search were in use.
-    pub unsearched: u64,
+    pub without_pattern: u64,
     /// Transactions that were not logged because the pool of open transactions was exhausted.
     pub unlogged: u64,
     /// Flows that switched to a newer ruleset.
@@ -237,7 +237,7 @@ impl<'m> Inspector<'m> {
         };
         let opened = self.flows.allocate(stream);
         if let Some((flow, place)) = opened.and_then(|opened| self.flows.get(opened)) {
-            self.rulesets.begin_flow(flow, place);
+            self.rulesets.start_flow(flow, place);
         }
         if opened.is_none() && tcp {
             self.streams.close(stream);
@@ -330,7 +330,7 @@ impl<'m> Inspector<'m> {
         flow.summary.seen[1] = now;
         match flow.action {
             FlowAction::Open => None,
-            FlowAction::Passed(why) => Some(Verdict::Skip(why)),
+            FlowAction::Passed(reason) => Some(Verdict::Skip(reason)),
             // Senders that continue after a reject are notified again.
             FlowAction::Rejected if flow.stream != stream::StreamHandle::NONE => {
                 Some(Verdict::Reject(Reason::FlowDropped))
@@ -374,11 +374,11 @@ impl<'m> Inspector<'m> {
         let Some((flow, _)) = self.flows.get(handle) else {
             return Verdict::Drop(Reason::Closed);
         };
-        let (stream, direction, standing) = (flow.stream, seen.direction, flow.reply_status);
+        let (stream, direction, status) = (flow.stream, seen.direction, flow.reply_status);
         if round.settings.clear_urgent {
             self.streams.clear_urgent(seen.segment);
         }
-        if standing != ReplyStatus::Assured
+        if status != ReplyStatus::Assured
             && let Err(exception) = self.update_reply_status(handle, &seen)
         {
             self.streams.count(exception);
@@ -423,8 +423,8 @@ impl<'m> Inspector<'m> {
                 if offset == 0
                     && let Some((flow, place)) = self.flows.get(handle)
                 {
-                    let book = self.rulesets.of(flow, place, round.now);
-                    book.scans.begin(&mut flow.scans, direction as usize);
+                    let ruleset = self.rulesets.of(flow, place, round.now);
+                    ruleset.scans.start(&mut flow.scans, direction as usize);
                 }
                 let verdict = self.inspect_in_order(handle, &mut seen, StreamData::Packet { from, to, ends }, round);
                 self.inspect_reassembled(handle, &mut seen, verdict, round)
@@ -476,21 +476,21 @@ impl<'m> Inspector<'m> {
         let Some((flow, place)) = self.flows.get(handle) else {
             return Verdict::Drop(Reason::Closed);
         };
-        let book = self.rulesets.of(flow, place, round.now);
-        let (rules, scans, notes, lists) = book.parts(place);
+        let ruleset = self.rulesets.of(flow, place, round.now);
+        let (rules, scans, notes, lists) = ruleset.parts(place);
         let FlowState {
             stream,
             scans: states,
             parser,
             pending: waiting,
-            action: fate,
+            action: flow_action,
             service,
             searched,
-            last_sender: turn,
+            last_sender,
             port_rules: of_ports,
-            summary: story,
+            summary,
             transactions: pending,
-            tokens: credit,
+            tokens,
             source,
             has_missed,
             ..
@@ -513,7 +513,7 @@ impl<'m> Inspector<'m> {
                 )
             }
         };
-        let begun = self.work.begin(*credit, bytes.len());
+        let started = self.work.start(*tokens, bytes.len());
         self.store.set_source(*source);
         self.store.hash_files(match has_missed[place] {
             true => FileHashes::NONE,
@@ -521,14 +521,14 @@ impl<'m> Inspector<'m> {
         });
         lists.set_source(*source);
         let exceeded = self.store.anomalies.of(Anomaly::WorkExceeded);
-        let [mine, others] = match direction {
+        let [current, others] = match direction {
             Direction::Forward => {
-                let [mine, others] = waiting;
-                [mine, others]
+                let [current, others] = waiting;
+                [current, others]
             }
             Direction::Reverse => {
-                let [others, mine] = waiting;
-                [mine, others]
+                let [others, current] = waiting;
+                [current, others]
             }
         };
         let prefilter = rules.prefilter();
@@ -545,7 +545,7 @@ impl<'m> Inspector<'m> {
                     flow_vars: notes,
                     pending: $waiting,
                     lists: &mut *lists,
-                    action: fate,
+                    action: flow_action,
                     stream: $stream,
                     unknown: $unknown,
                     by_packet: false,
@@ -558,14 +558,14 @@ impl<'m> Inspector<'m> {
                     logged: round.settings.logged,
                     pool: &mut self.transactions,
                     pending: &mut *pending,
-                    flow: story.number,
+                    flow: summary.number,
                     sink: &mut *round.log,
                 }
             };
         }
         // The message of the other direction has ended, so rules that depend on its end are evaluated once more.
-        if !bytes.is_empty() && *turn != Some(direction) {
-            *turn = Some(direction);
+        if !bytes.is_empty() && *last_sender != Some(direction) {
+            *last_sender = Some(direction);
             if !others.is_empty(lists) {
                 let view = message(&self.streams, stream, direction.opposite(), true);
                 let turned = ends.reversed();
@@ -580,14 +580,14 @@ impl<'m> Inspector<'m> {
                 detection.evaluate_pending(None, &ended);
                 others.next_message(lists);
             }
-            mine.next_message(lists);
+            current.next_message(lists);
         }
         let payload = message(&self.streams, stream, direction, ends_stream);
         // The preceding stream data, if the stream view extends beyond the message.
         let sent = buffers::stream(&self.streams, stream, direction);
         let before = (sent.bytes.len() > payload.bytes.len()).then_some(sent);
-        if !bytes.is_empty() && *fate == FlowAction::Open {
-            let (hosts, port) = hosts(ends, story.number, round.now);
+        if !bytes.is_empty() && *flow_action == FlowAction::Open {
+            let (hosts, port) = hosts(ends, summary.number, round.now);
             let of = (toward, &hosts, port);
             parser.bytes(
                 of,
@@ -600,25 +600,25 @@ impl<'m> Inspector<'m> {
                         ParserEvent::Piece(slot, piece) => (slot, piece),
                     };
                     recorder!().piece(slot, &piece, known);
-                    if *fate == FlowAction::Open {
+                    if *flow_action == FlowAction::Open {
                         ends.service = known;
-                        evaluate_message(&mut detection!(mine, ends, before, false), payload, slot, &piece);
+                        evaluate_message(&mut detection!(current, ends, before, false), payload, slot, &piece);
                     }
                 },
             );
             ends.service = *service;
         }
         let unknown = parser.is_unknown();
-        if ends_stream && *fate == FlowAction::Open {
+        if ends_stream && *flow_action == FlowAction::Open {
             parser.close(toward, &mut self.store, &mut |said: ParserEvent<'_>, known| {
                 let ParserEvent::Piece(slot, piece) = said else { return };
                 recorder!().piece(slot, &piece, known);
-                if *fate == FlowAction::Open {
-                    evaluate_message(&mut detection!(mine, ends, before, false), payload, slot, &piece);
+                if *flow_action == FlowAction::Open {
+                    evaluate_message(&mut detection!(current, ends, before, false), payload, slot, &piece);
                 }
             });
         }
-        if (!bytes.is_empty() || ends_stream) && *fate == FlowAction::Open {
+        if (!bytes.is_empty() || ends_stream) && *flow_action == FlowAction::Open {
             let known = PacketBuffers {
                 payload,
                 slot: parser.slot(toward, &self.store),
@@ -630,11 +630,11 @@ impl<'m> Inspector<'m> {
             {
                 let (scratch, sink) = PacketDetection::add_candidate(round.context, group);
                 if !scans.scan(states, place, (bytes, payload.bytes), scratch, sink) {
-                    self.counters.unsearched += 1;
+                    self.counters.without_pattern += 1;
                     self.exceptions.add_if(true, Exception::NoMemory);
                 }
             }
-            let mut detection = detection!(mine, ends, before, unknown);
+            let mut detection = detection!(current, ends, before, unknown);
             // After the end of a stream no buffer grows further.
             detection.evaluate_pending((!ends_stream).then_some(Buffer::Payload), &known);
             detection.evaluate_candidates(&known);
@@ -643,7 +643,7 @@ impl<'m> Inspector<'m> {
             self.counters.searched += bytes.len() as u64;
             *searched += bytes.len() as u64;
         }
-        if *fate == FlowAction::Open && matches!(piece, StreamData::Packet { .. }) {
+        if *flow_action == FlowAction::Open && matches!(piece, StreamData::Packet { .. }) {
             let packet = BufferView {
                 bytes: seen.segment.get(seen.payload..).unwrap_or_default(),
                 base: 0,
@@ -656,15 +656,15 @@ impl<'m> Inspector<'m> {
                 unknown: false,
                 ended: false,
             };
-            let mut detection = detection!(mine, ends, None, false);
+            let mut detection = detection!(current, ends, None, false);
             evaluate_packet_rules(&mut detection, &known, PatternClass::Packet, &of_ports[place].1);
         }
         let deep = round.settings.depth > 0 && *searched >= round.settings.depth;
-        let clean = deep && mine.is_empty(lists) && others.is_empty(lists);
+        let clean = deep && current.is_empty(lists) && others.is_empty(lists);
         self.counters.unlogged = self.transactions.lost;
         self.counters.rule_switches = self.rulesets.switches;
-        *credit = self.work.end(begun);
-        self.counters.work_units += u64::from(begun.units() - credit.units());
+        *tokens = self.work.end(started);
+        self.counters.work_units += u64::from(started.units() - tokens.units());
         // If a decoder exceeded the budget, the decoder has already counted the anomaly.
         if self.work.is_exhausted() && self.store.anomalies.of(Anomaly::WorkExceeded) == exceeded {
             self.store.anomalies.add(Anomaly::WorkExceeded);
@@ -673,7 +673,7 @@ impl<'m> Inspector<'m> {
         if let Some(anomalies) = self.store.anomalies.take_recent() {
             self.exceptions.add_all(anomalies.filter_map(Anomaly::exception));
         }
-        match *fate {
+        match *flow_action {
             FlowAction::Open if clean => Verdict::Leave(None),
             FlowAction::Open if round.settings.leave_encrypted && parser.is_encrypted() => {
                 Verdict::Leave(Some(Skipped::Encrypted))
@@ -700,28 +700,28 @@ impl<'m> Inspector<'m> {
         let Some((flow, place)) = self.flows.get(handle) else {
             return Verdict::Drop(Reason::Closed);
         };
-        let book = self.rulesets.of(flow, place, round.now);
-        let (rules, _, notes, lists) = book.parts(place);
+        let ruleset = self.rulesets.of(flow, place, round.now);
+        let (rules, _, notes, lists) = ruleset.parts(place);
         let FlowState {
             parser,
             pending: waiting,
-            action: fate,
+            action: flow_action,
             service,
             searched,
             port_rules: of_ports,
-            summary: story,
+            summary,
             transactions: pending,
-            tokens: credit,
+            tokens,
             source,
             ..
         } = flow;
         let bytes = seen.segment.get(seen.payload..).unwrap_or_default();
-        let begun = self.work.begin(*credit, bytes.len());
+        let started = self.work.start(*tokens, bytes.len());
         self.store.set_source(*source);
         lists.set_source(*source);
         let waiting = &mut waiting[seen.direction as usize];
         // Each datagram counts as a separate message.
-        waiting.begin(lists);
+        waiting.start(lists);
         seen.ends.service = *service;
         let payload = BufferView {
             bytes,
@@ -742,7 +742,7 @@ impl<'m> Inspector<'m> {
                     flow_vars: notes,
                     pending: waiting,
                     lists: &mut *lists,
-                    action: fate,
+                    action: flow_action,
                     stream: None,
                     unknown: false,
                     by_packet: false,
@@ -755,7 +755,7 @@ impl<'m> Inspector<'m> {
                     logged: round.settings.logged,
                     pool: &mut self.transactions,
                     pending: &mut *pending,
-                    flow: story.number,
+                    flow: summary.number,
                     sink: &mut *round.log,
                 }
             };
@@ -774,7 +774,7 @@ impl<'m> Inspector<'m> {
         );
         ends.service = *service;
         recorder!().datagram(ends.toward, bytes, *service);
-        if *fate == FlowAction::Open {
+        if *flow_action == FlowAction::Open {
             let known = PacketBuffers {
                 payload,
                 slot: None,
@@ -793,8 +793,8 @@ impl<'m> Inspector<'m> {
         *searched += bytes.len() as u64;
         self.counters.unlogged = self.transactions.lost;
         self.counters.rule_switches = self.rulesets.switches;
-        *credit = self.work.end(begun);
-        self.counters.work_units += u64::from(begun.units() - credit.units());
+        *tokens = self.work.end(started);
+        self.counters.work_units += u64::from(started.units() - tokens.units());
         if self.work.is_exhausted() {
             self.store.anomalies.add(Anomaly::WorkExceeded);
             self.exceptions.add_if(true, Exception::Work);
@@ -802,7 +802,7 @@ impl<'m> Inspector<'m> {
         if let Some(anomalies) = self.store.anomalies.take_recent() {
             self.exceptions.add_all(anomalies.filter_map(Anomaly::exception));
         }
-        match *fate {
+        match *flow_action {
             FlowAction::Open if round.settings.depth > 0 && *searched >= round.settings.depth => Verdict::Leave(None),
             _ => Verdict::Pass,
         }

@@ -2,7 +2,7 @@
 //!
 //! [`PatternSet`] chooses the patterns, [`PatternSet::compile`] compiles a database for each [`PatternClass`] of data, and
 //! [`PatternGroup::rules`] maps a match to its rules. Patterns are literals: contents, or strings that every match of an
-//! expression contains. [`Prefilter::unconditional`] lists the rules without any pattern; [`Prefilter::unsearched`] lists
+//! expression contains. [`Prefilter::unconditional`] lists the rules without any pattern; [`Prefilter::without_pattern`] lists
 //! the rules whose patterns are too short to be searched for. A match of a pattern is necessary for its rule, never
 //! sufficient: every candidate is evaluated completely, `fast_pattern:only` included.
 //!
@@ -169,7 +169,7 @@ impl PatternGroup {
     pub fn rules(&self, id: u32) -> &[u32] {
         let at = id as usize;
         match (self.starts.get(at), self.starts.get(at + 1)) {
-            (Some(&begin), Some(&end)) => &self.rules[begin as usize..end as usize],
+            (Some(&start), Some(&end)) => &self.rules[start as usize..end as usize],
             _ => &[],
         }
     }
@@ -210,7 +210,7 @@ pub struct Prefilter {
     groups: [Option<PatternGroup>; PatternClass::COUNT],
     unconditional: Vec<(Protocol, Box<[u32]>)>,
     /// Rules that have only patterns too short for the search, indexed by class.
-    unsearched: [Box<[u32]>; PatternClass::COUNT],
+    without_pattern: [Box<[u32]>; PatternClass::COUNT],
     fingerprint: Fingerprint,
 }
 
@@ -234,8 +234,8 @@ impl Prefilter {
 
     /// Sorted indices of the rules that must be evaluated without a pattern match, for all data of a class on their
     /// ports. The patterns of these rules are unknown or too short for the search.
-    pub fn unsearched(&self, class: PatternClass) -> &[u32] {
-        &self.unsearched[class.index()]
+    pub fn without_pattern(&self, class: PatternClass) -> &[u32] {
+        &self.without_pattern[class.index()]
     }
 
     /// Rules of [`Prefilter::unconditional`] for all protocols.

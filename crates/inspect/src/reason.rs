@@ -69,7 +69,7 @@ named! {
 named! {
     /// Why a packet that is subject to inspection is forwarded uninspected. Each reason has its own counter.
     pub enum Skipped {
-        Left "bypassed" "Packet of a flow that bypasses inspection, after inspection or by policy.";
+        Bypassed "bypassed" "Packet of a flow that bypasses inspection, after inspection or by policy.";
         Class "class" "First packet of a flow of a class that is not inspected; the following packets are counted as \
              `bypassed`.";
         Rule "rule" "Packet of a flow that a pass rule matched.";
@@ -149,21 +149,21 @@ impl<const N: usize> Tally<N> {
         self.counts[number]
     }
 
-    /// Reports the counts since the last report. `tell` receives each number with its count.
+    /// Reports the counts since the last report. `report` receives each number with its count.
     #[inline(always)]
-    pub fn report(&mut self, tell: impl FnMut(usize, u64)) {
+    pub fn report(&mut self, report: impl FnMut(usize, u64)) {
         if self.any {
-            self.report_all(tell);
+            self.report_all(report);
         }
     }
 
     #[cold]
-    fn report_all(&mut self, mut tell: impl FnMut(usize, u64)) {
+    fn report_all(&mut self, mut report: impl FnMut(usize, u64)) {
         self.any = false;
-        for (number, (count, told)) in self.counts.iter().zip(&mut self.reported).enumerate() {
-            let more = count - std::mem::replace(told, *count);
+        for (number, (count, reported)) in self.counts.iter().zip(&mut self.reported).enumerate() {
+            let more = count - std::mem::replace(reported, *count);
             if more > 0 {
-                tell(number, more);
+                report(number, more);
             }
         }
     }

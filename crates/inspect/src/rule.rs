@@ -108,12 +108,12 @@ pub(crate) struct FlowBitsOp {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompileError {
     /// PCRE2 rejects the expression.
-    #[error("pcre:\"/{pattern}/\": {why}")]
+    #[error("pcre:\"/{pattern}/\": {reason}")]
     Expression {
         /// The expression.
         pattern: Box<str>,
         /// Error that PCRE2 returned.
-        why: PatternError,
+        reason: PatternError,
     },
     /// The expression of a `pcrexform` captures no group, so the transformed buffer would be empty.
     #[error("pcrexform:\"{0}\": the expression has no group to select a part of the buffer")]
@@ -165,9 +165,9 @@ fn name_hash(name: &str) -> u64 {
 }
 
 fn compiled(pattern: &str, options: PatternOptions) -> Result<CompiledPattern, CompileError> {
-    CompiledPattern::new(pattern, options).map_err(|why| CompileError::Expression {
+    CompiledPattern::new(pattern, options).map_err(|reason| CompileError::Expression {
         pattern: pattern.into(),
-        why,
+        reason,
     })
 }
 
@@ -290,12 +290,12 @@ impl Rule {
         });
         let transformed: Box<[(Buffer, Box<[CompiledTransform]>)]> = transformed.collect::<Result<_, _>>()?;
         let resumes = transformed.is_empty() && resumes(&steps);
-        let looked_in = steps.iter().map(Step::buffer).map(|buffer| {
+        let inspected = steps.iter().map(Step::buffer).map(|buffer| {
             let changed = buffer.transformed().and_then(|place| transformed.get(place));
             changed.map_or(buffer, |(own, _)| *own)
         });
         Ok(Self {
-            buffers: looked_in.fold(0, |all, buffer| all | bit(buffer)),
+            buffers: inspected.fold(0, |all, buffer| all | bit(buffer)),
             ints: ints.into(),
             gates: gates.into(),
             transformed,
@@ -320,7 +320,7 @@ fn bit(buffer: Buffer) -> u64 {
 
 impl Rule {
     /// Whether new bytes in a buffer can change the rule's result. A rule that inspects no buffer may depend on any buffer.
-    pub(crate) fn looks_in(&self, buffer: Buffer) -> bool {
+    pub(crate) fn inspects(&self, buffer: Buffer) -> bool {
         self.buffers == 0 || self.buffers & bit(buffer) != 0
     }
 

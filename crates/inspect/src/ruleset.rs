@@ -177,7 +177,7 @@ impl OrderedRules {
                 rule.is_some_and(|rule| rule.signature.header.has_ports())
             };
             let (narrow, wide): (Vec<u32>, _) = prefilter.all_unconditional().filter(is_of).partition(has_ports);
-            let by_port = prefilter.unsearched(class).iter().copied().filter(is_of);
+            let by_port = prefilter.without_pattern(class).iter().copied().filter(is_of);
             let sorted = |mut rules: Vec<u32>| {
                 rules.sort_unstable();
                 listed(&rules)
@@ -188,12 +188,12 @@ impl OrderedRules {
             }
         });
         let mut file_hashes = FileHashes::NONE;
-        let asked = self.rules.iter().flat_map(|rule| rule.signature.file_hashes());
-        asked.for_each(|buffer| file_hashes.insert(buffer));
+        let required = self.rules.iter().flat_map(|rule| rule.signature.file_hashes());
+        required.for_each(|buffer| file_hashes.insert(buffer));
         Ruleset {
             file_hashes,
             streams: [Toward::Server, Toward::Client]
-                .map(|toward| listed(prefilter.unsearched(PatternClass::Stream(toward)))),
+                .map(|toward| listed(prefilter.without_pattern(PatternClass::Stream(toward)))),
             packets,
             prechecks: outlines,
             by_message: by_message.into(),

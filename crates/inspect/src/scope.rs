@@ -60,12 +60,12 @@ pub struct HeaderPrecheck {
     flags: [u8; 2],
     /// TCP flags of which at least one must be set; 0 disables the test.
     any_flag: u8,
-    /// Bits of the rule: [`BOTH_WAYS`] if the rule is bidirectional, and [`OF_SERVICE`] if it names applications, which
+    /// Bits of the rule: [`BIDIRECTIONAL`] if the rule is bidirectional, and [`OF_SERVICE`] if it names applications, which
     /// replace the ports after identification.
     marks: u8,
 }
 
-const BOTH_WAYS: u8 = 1;
+const BIDIRECTIONAL: u8 = 1;
 const OF_SERVICE: u8 = 2;
 
 impl HeaderPrecheck {
@@ -80,13 +80,13 @@ impl HeaderPrecheck {
                     numbers,
                     negated: false,
                 } => protocols = [*numbers.start(), *numbers.end()],
-                Condition::Flags(asked) => {
-                    let asks = asked.flags & !asked.ignored;
-                    match asked.mode {
-                        Bits::Exactly => flags = [!asked.ignored, asks],
-                        Bits::All => flags = [asks, asks],
-                        Bits::None => flags = [asks, 0],
-                        Bits::Any => any_flag = asks,
+                Condition::Flags(required) => {
+                    let requires = required.flags & !required.ignored;
+                    match required.mode {
+                        Bits::Exactly => flags = [!required.ignored, requires],
+                        Bits::All => flags = [requires, requires],
+                        Bits::None => flags = [requires, 0],
+                        Bits::Any => any_flag = requires,
                     }
                 }
                 _ => {}
@@ -97,7 +97,7 @@ impl HeaderPrecheck {
             (Some(first), Some(last)) if !header.is_application_only() => [*first.start(), *last.end()],
             _ => [0, u16::MAX],
         };
-        let both_ways = if header.both_ways { BOTH_WAYS } else { 0 };
+        let bidirectional = if header.bidirectional { BIDIRECTIONAL } else { 0 };
         let of_service = if header.services.is_empty() { 0 } else { OF_SERVICE };
         Self {
             ports: [span(&header.source.ports), span(&header.destination.ports)],
@@ -114,7 +114,7 @@ impl HeaderPrecheck {
             protocols,
             flags,
             any_flag,
-            marks: both_ways | of_service,
+            marks: bidirectional | of_service,
         }
     }
 
@@ -130,7 +130,7 @@ impl HeaderPrecheck {
         let has = facts.tcp.map_or(0, |tcp| tcp.flags);
         let [from, to] = ends.ports;
         let ports = self.may_match_ports([from, to])
-            | (self.marks & BOTH_WAYS != 0 && self.may_match_ports([to, from]))
+            | (self.marks & BIDIRECTIONAL != 0 && self.may_match_ports([to, from]))
             | (self.marks & OF_SERVICE != 0 && ends.service.is_some());
         ports
             & (self.toward & toward != 0)
@@ -163,7 +163,7 @@ impl Header {
     /// Whether ports alone can't exclude a packet, because the rule is bidirectional or names an application that may run on
     /// any port.
     fn is_anywhere(&self) -> bool {
-        self.both_ways || self.services.iter().any(|service| service.is_identified())
+        self.bidirectional || self.services.iter().any(|service| service.is_identified())
     }
 
     /// Whether the header names ports that are few enough to exclude most packets.
@@ -202,7 +202,7 @@ impl Header {
                 && self.destination.contains(second, second_port, any_port)
         };
         one_way(ends.source, from, ends.destination, to)
-            || self.both_ways && one_way(ends.destination, to, ends.source, from)
+            || self.bidirectional && one_way(ends.destination, to, ends.source, from)
     }
 }
 
@@ -291,7 +291,7 @@ mod tests {
                 ports,
                 ..Side::default()
             },
-            both_ways: false,
+            bidirectional: false,
             services: Box::default(),
         }
     }
@@ -324,7 +324,7 @@ mod tests {
         assert!(!header().matches(&turned));
         assert!(
             Header {
-                both_ways: true,
+                bidirectional: true,
                 ..header()
             }
             .matches(&turned)

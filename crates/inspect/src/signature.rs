@@ -28,8 +28,7 @@ pub struct Signature {
     pub message: Box<str>,
     /// Class (`trojan-activity`, …).
     pub class: Option<Box<str>>,
-    /// Priority; 1 is the most urgent. If the rule has no priority, the priority of its class applies, or 3 without a
-    /// class.
+    /// Priority; 1 is the most urgent. The default is the priority of the rule's class, or 3 without a class.
     pub priority: u8,
     /// References: (`url`, `example.org/…`), (`cve`, `2021-44228`), …
     pub references: Box<[(Box<str>, Box<str>)]>,
@@ -63,7 +62,7 @@ impl Signature {
 
     /// Rank within an action in evaluation order: rules that set flow variables precede rules that test them.
     pub fn flow_var_rank(&self) -> u8 {
-        let (mut takes, mut asks) = (false, false);
+        let (mut takes, mut requires) = (false, false);
         for condition in &self.conditions {
             let is_question = match condition {
                 Condition::FlowBits(bits) => bits.command.is_test(),
@@ -71,9 +70,9 @@ impl Signature {
                 Condition::FlowInt(number) => number.command.is_test(),
                 _ => continue,
             };
-            (takes, asks) = (takes || !is_question, asks || is_question);
+            (takes, requires) = (takes || !is_question, requires || is_question);
         }
-        match (takes, asks) {
+        match (takes, requires) {
             (true, false) => 0,
             (true, true) => 1,
             (false, true) => 2,
@@ -116,7 +115,7 @@ pub struct Header {
     /// Destination of the packets.
     pub destination: Side,
     /// Whether the rule matches in both directions (`<>`).
-    pub both_ways: bool,
+    pub bidirectional: bool,
     /// Applications to which the rule applies (`service:http`, `metadata: service http`, or the protocol of the
     /// header). Ports select the flows until the application is identified; afterwards the application selects them. If
     /// the list is empty, only ports select rules.
@@ -186,8 +185,7 @@ pub struct Side {
     pub ports: Ports,
 }
 
-/// A set of addresses: all addresses that are in a prefix of `within` and in no prefix of `without`. An empty `within`
-/// means all addresses.
+/// Addresses that are in a prefix of `within` and in no prefix of `without`. An empty `within` means all addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addresses {
     /// Included prefixes.
@@ -224,8 +222,7 @@ pub enum Toward {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Buffer {
-    /// The message for TCP (the bytes that a host sends before the other host answers), and the payload of the packet
-    /// for other protocols.
+    /// For TCP, the bytes that a host sends before the other host answers. Otherwise the payload of the packet.
     #[default]
     Payload,
     /// Path and query of a request, normalised.
@@ -371,8 +368,7 @@ pub enum Transform {
     HeaderLowercase,
     /// Remove header lines that begin with a colon.
     StripPseudoHeaders,
-    /// Extract the first group of this expression, which has no slashes. The output is empty if the expression does not
-    /// match.
+    /// Extract the first group of this expression. The output is empty if the expression does not match.
     Expression(Box<str>),
 }
 
@@ -534,8 +530,7 @@ pub enum FastPattern {
     Unspecified,
     /// The prefilter searches for this content.
     Chosen,
-    /// The prefilter searches for this content (`fast_pattern:only`). Its position is not verified, so no condition is
-    /// relative to it.
+    /// The prefilter searches for this content, and its position is not verified (`fast_pattern:only`).
     Only,
     /// The prefilter searches for a part of this content with this offset and length.
     Part(u16, u16),

@@ -24,10 +24,10 @@ impl Source {
     /// The source of an address.
     pub fn of(address: IpAddr, hasher: &Hasher) -> Self {
         let bits = match address {
-            IpAddr::V4(four) => u128::from(four.to_bits()),
-            IpAddr::V6(six) => match six.to_ipv4_mapped() {
-                Some(four) => u128::from(four.to_bits()),
-                None => six.to_bits() >> 64 | 1 << 127,
+            IpAddr::V4(v4) => u128::from(v4.to_bits()),
+            IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
+                Some(v4) => u128::from(v4.to_bits()),
+                None => v6.to_bits() >> 64 | 1 << 127,
             },
         };
         Self::by_hash(hasher.block([bits as u64, (bits >> 64) as u64]))
@@ -56,10 +56,10 @@ impl SourceQuota {
         }
     }
 
-    /// Whether a source may occupy `more` units of a pool that has `left` free units.
-    pub fn permits(&self, source: Source, more: usize, left: usize) -> bool {
+    /// Whether a source may occupy `more` units of a pool that has `remaining` free units.
+    pub fn permits(&self, source: Source, more: usize, remaining: usize) -> bool {
         let has = self.counts[usize::from(source.0)] as usize;
-        has + more <= self.multiple.saturating_mul(left)
+        has + more <= self.multiple.saturating_mul(remaining)
     }
 
     /// Adds to the usage of a source.
@@ -101,9 +101,9 @@ impl SlotOwners {
         }
     }
 
-    /// Whether the current source may allocate `places` slots if `left` slots are free.
-    pub fn permits(&self, places: usize, left: usize) -> bool {
-        places <= left && self.quota.permits(self.source, places, left)
+    /// Whether the current source may allocate `places` slots if `remaining` slots are free.
+    pub fn permits(&self, places: usize, remaining: usize) -> bool {
+        places <= remaining && self.quota.permits(self.source, places, remaining)
     }
 
     /// Records that the current source has allocated a slot.
@@ -170,14 +170,14 @@ mod tests {
 
     #[test]
     fn one_source_leaves_a_part_to_others_and_several_share() {
-        let (mut shares, mut left) = (SourceQuota::new(4), 1000);
+        let (mut shares, mut remaining) = (SourceQuota::new(4), 1000);
         let mut fill = |source| {
-            let before = left;
-            while shares.permits(source, 1, left) {
+            let before = remaining;
+            while shares.permits(source, 1, remaining) {
                 shares.charge(source, 1);
-                left -= 1;
+                remaining -= 1;
             }
-            before - left
+            before - remaining
         };
         assert_eq!([800, 160, 32], [1, 2, 3].map(|source| fill(Source(source))));
     }

@@ -119,12 +119,12 @@ impl StreamCapacity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CapacityError {
     /// The size of the memory differs from [`StreamCapacity::lines`].
-    #[error("streams need {needed} cache lines of memory and got {given}")]
+    #[error("streams need {needed} cache lines of memory and got {provided}")]
     Memory {
         /// Required number of lines.
         needed: usize,
         /// Number of lines of the memory.
-        given: usize,
+        provided: usize,
     },
     /// The number of connections is 0 or above 2²⁴.
     #[error("{0} connections exceed the maximum")]
@@ -194,9 +194,9 @@ impl<'m> Streams<'m> {
         if plan.window == 0 || plan.window > MAX_CONNECTIONS {
             return Err(CapacityError::Window(plan.window));
         }
-        let (needed, given) = (plan.lines(), memory.len());
+        let (needed, provided) = (plan.lines(), memory.len());
         let Some(mut memory) = memory.get_mut(..needed) else {
-            return Err(CapacityError::Memory { needed, given });
+            return Err(CapacityError::Memory { needed, provided });
         };
         memory.fill(Line::ZERO);
         let connections: &mut [Connection] = carve(&mut memory, plan.connections);
@@ -235,10 +235,10 @@ impl<'m> Streams<'m> {
 
     /// Sets the sequence numbers at which the data of client and server start, for a connection with an earlier
     /// observed handshake.
-    pub fn set_initial(&mut self, handle: StreamHandle, begins: [u32; 2]) {
+    pub fn set_initial(&mut self, handle: StreamHandle, starts: [u32; 2]) {
         if let Some(connection) = connection(self.connections, self.capacity, handle) {
-            for (side, begin) in connection.sides.iter_mut().zip(begins) {
-                side.begin(begin.wrapping_sub(1));
+            for (side, start) in connection.sides.iter_mut().zip(starts) {
+                side.start(start.wrapping_sub(1));
             }
         }
     }
@@ -284,17 +284,17 @@ impl<'m> Streams<'m> {
         };
         let others = connection.side(direction.opposite()).blocks;
         let side = connection.side(direction);
-        if !side.has_ahead() {
+        if !side.has_queued() {
             return false;
         }
-        let gap = self.windows.blocks.first_ahead(side);
+        let gap = self.windows.blocks.first_queued(side);
         let gap = gap.unwrap_or(side.end.wrapping_sub(side.next));
         self.windows.skip_gap(side, others);
         side.next = side.next.wrapping_add(gap);
         side.released += u64::from(gap);
         side.flags |= mark::SETTLED;
-        if side.has(mark::FIN_AHEAD) && !side.has_ahead() {
-            side.flags = side.flags & !mark::FIN_AHEAD | mark::FINISHED;
+        if side.has(mark::FIN_QUEUED) && !side.has_queued() {
+            side.flags = side.flags & !mark::FIN_QUEUED | mark::FINISHED;
         }
         let before = side.acked;
         side.bound_acknowledged();
@@ -313,10 +313,10 @@ impl<'m> Streams<'m> {
         let side = connection.side(direction);
         let (released, message) = (side.released, side.message);
         let gap = initial.wrapping_add(1).wrapping_sub(side.next);
-        let onward = side.has(mark::OPEN) && !syn;
-        side.begin(initial);
+        let is_established = side.has(mark::OPEN) && !syn;
+        side.start(initial);
         self.windows.forget(side);
-        if onward {
+        if is_established {
             let gap = u64::from(gap).saturating_mul(u64::from(gap <= MAX_WINDOW));
             (side.released, side.message) = (released + gap, message);
             self.counters.skipped += gap;
@@ -341,9 +341,9 @@ impl<'m> Streams<'m> {
         }
     }
 
-    /// State of a direction; [`State::Unseen`] if the connection does not exist.
+    /// State of a direction; [`State::Unknown`] if the connection does not exist.
     pub fn state(&self, handle: StreamHandle, direction: Direction) -> State {
-        self.side(handle, direction).map_or(State::Unseen, Half::state)
+        self.side(handle, direction).map_or(State::Unknown, Half::state)
     }
 
     /// Whether a reset, or a FIN in each direction, has passed.

@@ -117,7 +117,7 @@ impl Transaction {
     }
 
     /// Resets the transaction in place. The text is not cleared, but its length becomes 0.
-    fn begin(&mut self, service: Service, number: u32) {
+    fn start(&mut self, service: Service, number: u32) {
         (self.service, self.number, self.toward) = (service, number, Toward::Server);
         (self.status, self.length, self.version, self.stream) = (0, 0, 0, 0);
         (self.lengths, self.cut) = ([0; PARTS], 0);
@@ -131,11 +131,11 @@ impl Transaction {
 
     /// Appends to a text field.
     pub fn extend(&mut self, part: Part, bytes: &[u8]) {
-        let (place, begin, end) = part.place();
-        let at = begin + usize::from(self.lengths[place]);
-        let room = self.text.get_mut(at..end).unwrap_or_default();
-        let fits = bytes.len().min(room.len());
-        room[..fits].copy_from_slice(&bytes[..fits]);
+        let (place, start, end) = part.place();
+        let at = start + usize::from(self.lengths[place]);
+        let capacity = self.text.get_mut(at..end).unwrap_or_default();
+        let fits = bytes.len().min(capacity.len());
+        capacity[..fits].copy_from_slice(&bytes[..fits]);
         self.lengths[place] += fits as u16;
         if fits < bytes.len() {
             self.mark_cut(part);
@@ -149,9 +149,9 @@ impl Transaction {
 
     /// A text field.
     pub fn text(&self, part: Part) -> &[u8] {
-        let (place, begin, _) = part.place();
+        let (place, start, _) = part.place();
         self.text
-            .get(begin..begin + usize::from(self.lengths[place]))
+            .get(start..start + usize::from(self.lengths[place]))
             .unwrap_or_default()
     }
 

@@ -40,7 +40,7 @@ impl WorkTokens {
 
 #[derive(Debug)]
 struct Account {
-    left: AtomicU32,
+    remaining: AtomicU32,
     spent: AtomicBool,
     /// Whether no packet is being processed. Parsers that run outside of a packet are not limited.
     unlimited: AtomicBool,
@@ -53,10 +53,10 @@ struct Account {
 pub struct WorkBudget(Arc<Account>);
 
 impl Default for WorkBudget {
-    /// The budget is unlimited until [`WorkBudget::begin`].
+    /// The budget is unlimited until [`WorkBudget::start`].
     fn default() -> Self {
         Self(Arc::new(Account {
-            left: AtomicU32::new(u32::MAX),
+            remaining: AtomicU32::new(u32::MAX),
             spent: AtomicBool::new(false),
             unlimited: AtomicBool::new(true),
         }))
@@ -72,20 +72,20 @@ impl WorkBudget {
 
     /// Begins a packet of a flow with this payload length. Returns the tokens that the flow has left if the packet causes
     /// no work.
-    pub fn begin(&self, credit: WorkTokens, bytes: usize) -> WorkTokens {
-        let earned = u32::try_from(bytes).unwrap_or(u32::MAX).saturating_mul(TOKENS_PER_BYTE);
-        let earned = earned.saturating_add(if bytes > 0 { TOKENS_PER_PACKET } else { 0 });
-        let credit = WorkTokens(credit.0.saturating_add(earned).min(MAX_TOKENS));
-        self.0.left.store(credit.0.min(PACKET_BUDGET), Relaxed);
+    pub fn start(&self, tokens: WorkTokens, bytes: usize) -> WorkTokens {
+        let added = u32::try_from(bytes).unwrap_or(u32::MAX).saturating_mul(TOKENS_PER_BYTE);
+        let added = added.saturating_add(if bytes > 0 { TOKENS_PER_PACKET } else { 0 });
+        let tokens = WorkTokens(tokens.0.saturating_add(added).min(MAX_TOKENS));
+        self.0.remaining.store(tokens.0.min(PACKET_BUDGET), Relaxed);
         self.0.spent.store(false, Relaxed);
         self.0.unlimited.store(false, Relaxed);
-        credit
+        tokens
     }
 
-    /// Ends the packet. Returns the remaining tokens of the flow. `credit` is the result of [`WorkBudget::begin`].
-    pub fn end(&self, credit: WorkTokens) -> WorkTokens {
-        let caused = credit.0.min(PACKET_BUDGET).saturating_sub(self.left());
-        WorkTokens(credit.0 - caused)
+    /// Ends the packet. Returns the remaining tokens of the flow. `tokens` is the result of [`WorkBudget::start`].
+    pub fn end(&self, tokens: WorkTokens) -> WorkTokens {
+        let caused = tokens.0.min(PACKET_BUDGET).saturating_sub(self.remaining());
+        WorkTokens(tokens.0 - caused)
     }
 
     /// Charges units before the work is done. Returns false if fewer units are left. In this case the budget is
@@ -95,13 +95,13 @@ impl WorkBudget {
         if self.0.unlimited.load(Relaxed) {
             return true;
         }
-        match self.left().checked_sub(units) {
-            Some(left) if !self.is_exhausted() => {
-                self.0.left.store(left, Relaxed);
+        match self.remaining().checked_sub(units) {
+            Some(remaining) if !self.is_exhausted() => {
+                self.0.remaining.store(remaining, Relaxed);
                 true
             }
             _ => {
-                self.0.left.store(0, Relaxed);
+                self.0.remaining.store(0, Relaxed);
                 self.0.spent.store(true, Relaxed);
                 false
             }
@@ -112,7 +112,7 @@ impl WorkBudget {
     #[cold]
     pub fn exhaust(&self) {
         if !self.0.unlimited.load(Relaxed) {
-            self.0.left.store(0, Relaxed);
+            self.0.remaining.store(0, Relaxed);
             self.0.spent.store(true, Relaxed);
         }
     }
@@ -125,8 +125,8 @@ impl WorkBudget {
 
     /// Number of units left.
     #[inline]
-    pub fn left(&self) -> u32 {
-        self.0.left.load(Relaxed)
+    pub fn remaining(&self) -> u32 {
+        self.0.remaining.load(Relaxed)
     }
 }
 
@@ -144,57 +144,57 @@ mod tests {
     #[test]
     fn packet_spends_its_share_and_no_more() {
         let work = WorkBudget::default();
-        let credit = work.begin(WorkTokens::default(), 100);
+        let tokens = work.start(WorkTokens::default(), 100);
         assert!(work.charge(PACKET_BUDGET) && !work.is_exhausted());
         assert!(!work.charge(1) && work.is_exhausted());
         assert!(!work.charge(0), "it stays spent");
-        assert_eq!(MAX_TOKENS - PACKET_BUDGET, work.end(credit).units());
-        work.begin(WorkTokens::default(), 100);
+        assert_eq!(MAX_TOKENS - PACKET_BUDGET, work.end(tokens).units());
+        work.start(WorkTokens::default(), 100);
         assert!(!work.is_exhausted() && work.charge(1), "the next packet has its own");
     }
 
     #[test]
     fn charge_that_does_not_fit_takes_what_is_left() {
         let work = WorkBudget::default();
-        let credit = work.begin(WorkTokens::default(), 0);
+        let tokens = work.start(WorkTokens::default(), 0);
         assert!(!work.charge(PACKET_BUDGET + 1));
-        assert_eq!(MAX_TOKENS - PACKET_BUDGET, work.end(credit).units());
+        assert_eq!(MAX_TOKENS - PACKET_BUDGET, work.end(tokens).units());
     }
 
     #[test]
     fn flow_that_goes_on_spending_gets_what_its_bytes_earn() {
         let work = WorkBudget::default();
-        let (mut credit, mut caused) = (WorkTokens::default(), 0);
+        let (mut tokens, mut caused) = (WorkTokens::default(), 0);
         for _ in 0..1000 {
-            let packet = work.begin(credit, 1000);
+            let packet = work.start(tokens, 1000);
             while work.charge(100) {
                 caused += 100;
             }
-            credit = work.end(packet);
+            tokens = work.end(packet);
         }
-        assert_eq!(0, credit.units());
-        let earned = 1000 * (TOKENS_PER_PACKET + 1000 * TOKENS_PER_BYTE);
-        assert!(caused <= MAX_TOKENS + earned, "{caused}");
-        assert!(caused >= earned, "{caused}");
+        assert_eq!(0, tokens.units());
+        let added = 1000 * (TOKENS_PER_PACKET + 1000 * TOKENS_PER_BYTE);
+        assert!(caused <= MAX_TOKENS + added, "{caused}");
+        assert!(caused >= added, "{caused}");
     }
 
     #[test]
     fn credit_comes_back_and_does_not_grow_beyond_the_burst() {
         let work = WorkBudget::default();
-        let mut credit = work.begin(WorkTokens::default(), 0);
+        let mut tokens = work.start(WorkTokens::default(), 0);
         work.charge(PACKET_BUDGET);
-        credit = work.end(credit);
+        tokens = work.end(tokens);
         for _ in 0..100 {
-            credit = work.end(work.begin(credit, 1000));
+            tokens = work.end(work.start(tokens, 1000));
         }
-        assert_eq!(MAX_TOKENS, credit.units());
+        assert_eq!(MAX_TOKENS, tokens.units());
     }
 
     #[test]
     fn clones_share_one_account() {
         let work = WorkBudget::default();
         let other = work.clone();
-        work.begin(WorkTokens::default(), 0);
+        work.start(WorkTokens::default(), 0);
         assert!(other.charge(PACKET_BUDGET));
         assert!(!work.charge(1) && other.is_exhausted());
     }

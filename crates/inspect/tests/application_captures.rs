@@ -169,9 +169,9 @@ fn found(path: &Path) -> Names {
                 } else {
                     Toward::Client
                 };
-                let begin = tcp.sequence_number().wrapping_add(tcp.syn().into());
-                let next = connection.next[toward as usize].get_or_insert(begin);
-                let known = next.wrapping_sub(begin) as usize;
+                let start = tcp.sequence_number().wrapping_add(tcp.syn().into());
+                let next = connection.next[toward as usize].get_or_insert(start);
+                let known = next.wrapping_sub(start) as usize;
                 if let Some(fresh) = tcp.payload().get(known..) {
                     *next = next.wrapping_add(fresh.len() as u32);
                     connection.segment(&mut store, toward, fresh, &mut names);

@@ -60,12 +60,12 @@ fn source_that_fills_the_memory_for_windows_leaves_a_part_to_others() {
         }
         assert_eq!(20 * PAGE, decoded);
     }
-    let left = store.inflaters.pages();
-    assert!(left >= all / 5, "{left} of {all}");
+    let remaining = store.inflaters.pages();
+    assert!(remaining >= all / 5, "{remaining} of {all}");
     store.set_source(Source(2));
     let mut other = Http::default();
     assert_eq!((8 * PAGE, false), send(&mut store, &mut other, 8));
-    assert_eq!(left - 8, store.inflaters.pages());
+    assert_eq!(remaining - 8, store.inflaters.pages());
     for mut http in open.into_iter().chain([other]) {
         http.release(&mut store);
     }

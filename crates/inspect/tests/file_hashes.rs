@@ -367,7 +367,7 @@ fn files_are_hashed_only_where_rules_ask_for_it() {
         });
         let (mut http, mut told) = (Http::default(), Vec::<Buffer>::new());
         let answer = with_length(&[b'x'; 1_000]);
-        let (begin, end) = answer.split_at(500);
+        let (start, end) = answer.split_at(500);
         let mut sink = |slot: Slot<'_>, piece| {
             if let MessageEvent::Grew { buffer, complete, .. } = piece
                 && buffer.is_file_hash()
@@ -376,7 +376,7 @@ fn files_are_hashed_only_where_rules_ask_for_it() {
                 told.push(buffer);
             }
         };
-        for (wanted, part) in [(first, begin), (second, end)] {
+        for (wanted, part) in [(first, start), (second, end)] {
             store.hash_files(wanted);
             http.response(&mut store, part, &mut sink);
         }
@@ -386,7 +386,7 @@ fn files_are_hashed_only_where_rules_ask_for_it() {
     for (bytes, expected) in [(180_000, 1), (220_000, 0)] {
         let (mut store, mut http, mut told) = (ParserPools::new(&ParserCapacity::default()), Http::default(), 0);
         store.hash_files(sha256);
-        store.work.begin(WorkTokens::default(), 1_460);
+        store.work.start(WorkTokens::default(), 1_460);
         http.response(
             &mut store,
             &with_length(&vec![b'x'; bytes]),

@@ -161,7 +161,7 @@ fn line_that_is_too_long_is_cut_and_counted() {
 fn packet_of_many_lines_costs_no_more_than_it_may() {
     let (mut store, mut ftp, mut told) = (store(), Ftp::default(), 0);
     let lines = b"A\n".repeat(700);
-    let credit = store.work.begin(WorkTokens::default(), lines.len());
+    let credit = store.work.start(WorkTokens::default(), lines.len());
     ftp.bytes(&mut store, Server, &lines, &hosts(), &mut |_: Slot<'_>, piece| {
         told += u32::from(piece == MessageEvent::End);
     });
@@ -173,7 +173,7 @@ fn packet_of_many_lines_costs_no_more_than_it_may() {
     let before = credit;
     for _ in 0..10_000 {
         for (toward, line) in [(Server, &b"NOOP\r\n"[..]), (Client, b"200 OK.\r\n\r\n")] {
-            let begun = store.work.begin(credit, line.len());
+            let begun = store.work.start(credit, line.len());
             ftp.bytes(&mut store, toward, line, &hosts(), &mut |_: Slot<'_>, _| {});
             assert!(!store.work.is_exhausted());
             credit = store.work.end(begun);

@@ -99,7 +99,7 @@ fn sides_are_read() {
         "alert tcp [10.1.2.3/8, !10.1.0.0/16,2001:db8::1] [80,81,1024:2000,!1500] <> !1.2.3.4 !21:23",
     );
     let header = header.header;
-    assert!(header.both_ways);
+    assert!(header.bidirectional);
     assert_eq!(
         addresses(&["10.0.0.0/8", "2001:db8::1/128"], &["10.1.0.0/16"]),
         header.source.addresses
@@ -149,8 +149,8 @@ fn header_that_is_none_is_refused() {
         ("alert tcp any 90:80 -> any any", NotAPort("90:80".into())),
         ("alert tcp any : -> any any", NotAPort(":".into())),
         ("alert tcp any [80,] -> any any", NotAPort("".into())),
-        ("alert tcp any !any -> any any", NothingLeft("!any".into())),
-        ("alert tcp !any any -> any any", NothingLeft("any".into())),
+        ("alert tcp any !any -> any any", EmptySet("!any".into())),
+        ("alert tcp !any any -> any any", EmptySet("any".into())),
         ("alert tcp [10.0.0.0/8 any -> any any", NotAHeader),
         (
             "alert tcp ![10.0.0.0/8,!10.1.0.0/16] any -> any any",

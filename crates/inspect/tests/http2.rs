@@ -388,7 +388,7 @@ fn contents_far_apart_must_lie_in_one_stream() {
     let asks = [1, 3].map(|stream| frame(HEADERS, 5, stream, &block(&request("/"))));
     let (_, client) = client(&asks);
     let answers = [1, 3].map(|stream| frame(HEADERS, 4, stream, &fields(&[(":status", "200")])));
-    let (_, begin) = server(&answers);
+    let (_, start) = server(&answers);
     let data = |stream: u32, bytes: &[u8]| frame(0, 0, stream, bytes);
     let dots = [b'.'; 6_000];
     let mut lab = Lab::new(Suricata, rule);
@@ -401,7 +401,7 @@ fn contents_far_apart_must_lie_in_one_stream() {
             at += part.len();
         }
     };
-    say(&mut connection, &begin);
+    say(&mut connection, &start);
     say(&mut connection, &data(1, &[&b"one"[..], &dots].concat()));
     say(&mut connection, &data(3, &[&dots[..], &dots, b"two"].concat()));
     assert_eq!(Vec::<u32>::new(), connection.lab.fired, "in two streams");

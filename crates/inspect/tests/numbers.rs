@@ -110,7 +110,7 @@ fn byte_jump_is_read() {
         post_offset: Value::Constant(-6),
         ..jump(number(0, 0))
     };
-    let begin = ByteJump {
+    let start = ByteJump {
         from: JumpFrom::Begin,
         multiplier: 2,
         ..jump(number(2, -7))
@@ -125,7 +125,7 @@ fn byte_jump_is_read() {
                 ..jump(number(4, 8))
             }),
         ),
-        (&EVERY, "byte_jump:2,-7,from_beginning,multiplier 2;", of(begin)),
+        (&EVERY, "byte_jump:2,-7,from_beginning,multiplier 2;", of(start)),
         (&EVERY, "byte_jump:0,0,from_end,post_offset -6;", of(end)),
     ]);
 }

@@ -127,7 +127,7 @@ fn rule_with_nothing_but_an_expression_is_searched_for_by_what_all_its_matches_h
         rule(4, Protocol::Tcp, vec![Condition::Expression(expression("[0-9]{9}"))]),
         rule(5, Protocol::Tcp, vec![payload(b"\0\0\0")]),
     ]);
-    assert_eq!([3, 4], *prefilter.unsearched(TO_SERVER));
+    assert_eq!([3, 4], *prefilter.without_pattern(TO_SERVER));
     assert_eq!(3, prefilter.group(TO_SERVER).unwrap().patterns());
     assert_eq!(vec![0], rules_in(&prefilter, TO_SERVER, b"...aaab12"));
     assert_eq!(vec![1], rules_in(&prefilter, TO_SERVER, b"a literal"));
@@ -146,9 +146,9 @@ fn content_of_a_byte_or_two_is_not_searched_for_where_few_ports_rule_most_packet
         rule.header.destination.ports = Ports(ranges.into());
         rule
     };
-    let (mut http, mut both_ways) = (on(5, &[80..=80], b"~"), on(6, &[79..=79], b"~"));
+    let (mut http, mut bidirectional) = (on(5, &[80..=80], b"~"), on(6, &[79..=79], b"~"));
     http.header.services = [Service::Http].into();
-    both_ways.header.both_ways = true;
+    bidirectional.header.bidirectional = true;
     let mut news = on(7, &[119..=119], b"${");
     // This service can't be identified, so only ports select the rule.
     news.header.services = [Service::Other("nntp")].into();
@@ -158,12 +158,14 @@ fn content_of_a_byte_or_two_is_not_searched_for_where_few_ports_rule_most_packet
         on(3, &[], b"~"),
         on(4, &[1024..=65535], b"~"),
         http,
-        both_ways,
+        bidirectional,
         news,
     ];
     let prefilter = compiled(&rules);
-    assert_eq!([0, 6], *prefilter.unsearched(TO_SERVER));
-    assert!(prefilter.unsearched(TO_CLIENT).is_empty() && prefilter.unsearched(PatternClass::Packet).is_empty());
+    assert_eq!([0, 6], *prefilter.without_pattern(TO_SERVER));
+    assert!(
+        prefilter.without_pattern(TO_CLIENT).is_empty() && prefilter.without_pattern(PatternClass::Packet).is_empty()
+    );
     assert_eq!(vec![1, 2, 3, 4, 5], rules_in(&prefilter, TO_SERVER, b"~~~"));
 }
 
@@ -255,7 +257,7 @@ fn every_content_of_real_rules_is_found() {
     }
     let expected: BTreeSet<u32> = (0..rules.len() as u32).collect();
     let mut asked = found(&prefilter, TO_SERVER, &data);
-    asked.extend(prefilter.unsearched(TO_SERVER));
+    asked.extend(prefilter.without_pattern(TO_SERVER));
     assert_eq!(expected, asked);
 }
 
@@ -388,7 +390,7 @@ proptest! {
             .iter()
             .flat_map(|&buffer| {
                 let mut found = found(&prefilter, PatternClass::Buffer(buffer), of(buffer));
-                found.extend(prefilter.unsearched(PatternClass::Buffer(buffer)));
+                found.extend(prefilter.without_pattern(PatternClass::Buffer(buffer)));
                 found
             })
             .collect();
@@ -405,7 +407,7 @@ proptest! {
             }
             for class in payload_classes(rule) {
                 let found = payload.iter().any(|(of, found)| *of == class && found.contains(&number));
-                let in_payload = found || prefilter.unsearched(class).contains(&number);
+                let in_payload = found || prefilter.without_pattern(class).contains(&number);
                 prop_assert!(in_payload || buffers.contains(&number), "{class:?}: {rule:?}");
             }
         }

@@ -65,8 +65,8 @@ fn loaded_prefilter_is_the_stored_one() {
     for protocol in [Protocol::Icmp, Protocol::Number(47), Protocol::Number(48)] {
         assert_eq!(expected.unconditional(protocol), loaded.unconditional(protocol));
     }
-    assert_eq!([45], *loaded.unsearched(PatternClass::Datagram));
-    assert_eq!([43], *loaded.unsearched(PatternClass::Stream(Toward::Client)));
+    assert_eq!([45], *loaded.without_pattern(PatternClass::Datagram));
+    assert_eq!([43], *loaded.without_pattern(PatternClass::Stream(Toward::Client)));
     let data = all_contents(&some_rules());
     for class in CLASSES {
         let (one, other) = (expected.group(class).unwrap(), loaded.group(class).unwrap());

@@ -476,8 +476,11 @@ fn plan_that_can_not_be_is_refused() {
         Streams::new(&mut memory, &plan, Hasher::new([1, 2])).err()
     };
     let needed = plan().lines();
-    let given = needed - 1;
-    assert_eq!(Some(CapacityError::Memory { needed, given }), refused(plan(), given));
+    let provided = needed - 1;
+    assert_eq!(
+        Some(CapacityError::Memory { needed, provided }),
+        refused(plan(), provided)
+    );
     assert_eq!(None, refused(plan(), needed + 1));
     let none = StreamCapacity {
         connections: 0,

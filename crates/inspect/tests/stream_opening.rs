@@ -282,7 +282,7 @@ fn connection_that_was_reset_takes_nothing_behind_what_it_keeps_of_what_came_ahe
 #[test]
 fn refusal_of_a_syn_is_a_reset_where_it_acknowledges_it() {
     let mut rig = case(&plan(), &[("cS", 0, 0, "", Repeat), ("sRA", 0, 9, "", Repeat)], "", "");
-    assert_eq!(State::Unseen, rig.streams.state(rig.handle, Reverse));
+    assert_eq!(State::Unknown, rig.streams.state(rig.handle, Reverse));
     run(&mut rig, &[("sRA", -5000, 1, "", Repeat)]);
     assert_eq!(State::Reset, rig.streams.state(rig.handle, Reverse));
 }

@@ -50,7 +50,7 @@ fn brought(store: &mut ParserPools, packets: &[&[u8]]) -> Vec<usize> {
     let (mut http, mut credit) = (Http::default(), WorkTokens::default());
     let each = packets.iter().map(|packet| {
         let mut bytes = 0;
-        let begun = store.work.begin(credit, packet.len());
+        let begun = store.work.start(credit, packet.len());
         http.response(store, packet, &mut |_: Slot<'_>, piece| {
             if let MessageEvent::Grew {
                 buffer: Buffer::FileData,
@@ -114,10 +114,10 @@ fn tables_of_brotli_are_paid_for() {
     let corpus = include_bytes!("../../../fuzz/corpus/http/brotli-codes");
     let mut pieces = Vec::new();
     let mut rest = &corpus[..];
-    while let Some((&begin, all)) = rest.split_first() {
-        let (piece, behind) = all.split_at(usize::from(begin & 0x7f));
+    while let Some((&start, all)) = rest.split_first() {
+        let (piece, behind) = all.split_at(usize::from(start & 0x7f));
         rest = behind;
-        if begin & 0x80 != 0 {
+        if start & 0x80 != 0 {
             pieces.extend_from_slice(piece);
         }
     }

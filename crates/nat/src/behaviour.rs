@@ -59,7 +59,7 @@ pub struct Blocks {
     /// Number of ports in a block: a power of two, at least 64.
     pub size: u16,
     /// Maximum number of blocks per subscriber.
-    pub most: u16,
+    pub max: u16,
     /// Whether a subscriber keeps one empty block until its last session ends. Later sessions then need no new block.
     pub spare: bool,
 }
@@ -68,7 +68,7 @@ impl Default for Blocks {
     fn default() -> Self {
         Self {
             size: 512,
-            most: 8,
+            max: 8,
             spare: true,
         }
     }
@@ -82,14 +82,14 @@ pub struct Quarantine {
     pub seconds: u32,
     /// Maximum number of quarantined ports and blocks in a shard. If the maximum is reached, further ports are freed
     /// immediately, and a counter counts them.
-    pub most: u32,
+    pub max: u32,
 }
 
 impl Default for Quarantine {
     fn default() -> Self {
         Self {
             seconds: 120,
-            most: 4096,
+            max: 4096,
         }
     }
 }

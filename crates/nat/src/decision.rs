@@ -35,7 +35,7 @@ pub struct Resources(u16);
 
 impl Resources {
     /// No resources.
-    pub const NOTHING: Self = Self(0);
+    pub const NONE: Self = Self(0);
     /// An outside port that only this session uses.
     pub const PORT: Self = Self(8);
     /// The mapping of the session's inside address and port.
@@ -183,7 +183,7 @@ pub struct Translation<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewSource<A> {
     /// The original source is kept.
-    Kept,
+    Original,
     /// An address and a port that a pool has allocated.
     Allocated(PoolIndex, Lease<A>),
     /// Another address with the original port (static mapping).
@@ -207,7 +207,7 @@ pub fn translate<T: Tuple>(
     let query = PortClass::of(protocol, T::Address::BITS) == Some(PortClass::Query);
     let mut flags = 0;
     let (mut remote, mut remote_port) = (forward.destination(), forward.destination_port());
-    let (mut near, mut near_port) = (forward.source(), forward.source_port());
+    let (mut inside, mut inside_port) = (forward.source(), forward.source_port());
     let mut pool = 0;
     if let Some(target) = target {
         flags |= DESTINATION;
@@ -215,33 +215,33 @@ pub fn translate<T: Tuple>(
         remote_port = target.port;
     }
     match source {
-        NewSource::Kept => {}
+        NewSource::Original => {}
         NewSource::Allocated(index, lease) => {
             flags |= SOURCE | POOLED | Resources::PORT.0;
-            (near, near_port) = (lease.address, lease.port);
+            (inside, inside_port) = (lease.address, lease.port);
             pool = index;
         }
         NewSource::Static(address) => {
             flags |= SOURCE;
-            near = address;
+            inside = address;
         }
         NewSource::At(lease) => {
             flags |= SOURCE;
-            (near, near_port) = (lease.address, lease.port);
+            (inside, inside_port) = (lease.address, lease.port);
         }
-        NewSource::Port(port) => near_port = port,
+        NewSource::Port(port) => inside_port = port,
     }
     if query {
         // The two ports of the reverse key are the translated identifier, and the translated identifier plus the ICMP
         // request type.
         let kind = forward.destination_port().wrapping_sub(forward.source_port());
-        remote_port = near_port.wrapping_add(kind);
+        remote_port = inside_port.wrapping_add(kind);
     }
-    let reverse = T::new(remote, near, remote_port, near_port, outside);
+    let reverse = T::new(remote, inside, remote_port, inside_port, outside);
     let mut l3 = Delta::default();
     let mut l4 = Delta::default();
     if flags != 0 {
-        let addresses = forward.source().exchange(near, Delta::default());
+        let addresses = forward.source().exchange(inside, Delta::default());
         let addresses = forward.destination().exchange(remote, addresses);
         l3 = addresses;
         // ICMP for IPv4 has no pseudo-header, so address changes don't affect its checksum.
@@ -250,7 +250,7 @@ pub fn translate<T: Tuple>(
         } else {
             addresses
         };
-        l4 = l4.word(forward.source_port(), near_port);
+        l4 = l4.word(forward.source_port(), inside_port);
         if !query {
             l4 = l4.word(forward.destination_port(), remote_port);
         }
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn translate_nothing_is_no_decision_and_the_plain_answer() {
-        let made = translate(&FORWARD, 6, 5, None, NewSource::Kept);
+        let made = translate(&FORWARD, 6, 5, None, NewSource::Original);
         assert_eq!(Decision::NONE, made.decision);
         let reverse = Tuple4 {
             source: 2,
@@ -300,7 +300,7 @@ mod tests {
         let lease = NewSource::Allocated(9, Lease { address: 10, port: 11 });
         let target = Some(Target { address: 12, port: 13 });
         let source = translate(&FORWARD, 6, 7, None, lease);
-        let destination = translate(&FORWARD, 6, 7, target, NewSource::Kept);
+        let destination = translate(&FORWARD, 6, 7, target, NewSource::Original);
         let both = translate(&FORWARD, 6, 7, target, lease);
         let reverse = Tuple4 {
             source: 12,
@@ -314,7 +314,7 @@ mod tests {
             [Some(9), None, Some(9)],
             [source, destination, both].map(|made| made.decision.pool())
         );
-        let told = |made: Translation<_>| {
+        let make = |made: Translation<_>| {
             (
                 made.decision.translates_source(),
                 made.decision.translates_destination(),
@@ -322,7 +322,7 @@ mod tests {
         };
         assert_eq!(
             [(true, false), (false, true), (true, true)],
-            [source, destination, both].map(told)
+            [source, destination, both].map(make)
         );
     }
 
@@ -335,8 +335,8 @@ mod tests {
             [Direction::Forward, Direction::Reverse].map(|direction| decision.outbound(direction))
         };
         assert_eq!([true, false], outbound(None, lease));
-        assert_eq!([false, true], outbound(target, NewSource::Kept));
-        assert_eq!([true, false], outbound(None, NewSource::Kept));
+        assert_eq!([false, true], outbound(target, NewSource::Original));
+        assert_eq!([true, false], outbound(None, NewSource::Original));
     }
 
     #[test]
@@ -345,7 +345,7 @@ mod tests {
         assert_eq!((10, 3), (made.reverse.destination, made.reverse.destination_port));
         assert!(made.decision.translates_source() && made.decision.outbound(Direction::Forward));
         assert_eq!(
-            (None, Resources::NOTHING),
+            (None, Resources::NONE),
             (made.decision.pool(), made.decision.resources())
         );
     }
@@ -358,7 +358,7 @@ mod tests {
         let allocated = translate(&FORWARD, 6, 7, None, NewSource::Allocated(0, lease)).decision;
         assert_eq!(allocated.l4(Direction::Forward), made.decision.l4(Direction::Forward));
         assert_eq!(
-            (None, Resources::NOTHING),
+            (None, Resources::NONE),
             (made.decision.pool(), made.decision.resources())
         );
     }

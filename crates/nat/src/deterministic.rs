@@ -35,7 +35,7 @@ pub struct Deterministic<A> {
     pub dynamic: u16,
     /// Maximum number of ports of an inside address in each class, including blocks on demand (variable M). `None`
     /// means that the number is limited only by the size of the blocks.
-    pub most: Option<u32>,
+    pub max: Option<u32>,
     /// Algorithm that assigns inside addresses to outside addresses and port ranges (variable A).
     pub algorithm: Algorithm,
 }
@@ -117,7 +117,7 @@ pub struct Plan<A> {
     ports: Ranges<u32>,
     compression: u32,
     dynamic: u32,
-    most: Option<u32>,
+    max: Option<u32>,
     algorithm: Algorithm,
     /// Number of ports of each inside address (P).
     share: u32,
@@ -177,7 +177,7 @@ impl<A: Address> Plan<A> {
             ports,
             compression,
             dynamic,
-            most: deterministic.most,
+            max: deterministic.max,
             algorithm: deterministic.algorithm,
             share,
         })
@@ -206,8 +206,8 @@ impl<A: Address> Plan<A> {
         let address = self.addresses.index_of(outside)?;
         let index = self.ports.index_of(u32::from(port))?;
         let (compression, share) = (self.compression, self.share);
-        let dealt = compression * share;
-        if index >= dealt {
+        let assigned = compression * share;
+        if index >= assigned {
             return None;
         }
         let addresses = u64::from(self.addresses.count());
@@ -225,7 +225,7 @@ impl<A: Address> Plan<A> {
                 (u64::from(slot) * addresses + turn, k)
             }
             Algorithm::Random(key) => {
-                let index = permutation::preimage_of(key, address, dealt, index);
+                let index = permutation::preimage_of(key, address, assigned, index);
                 (first + u64::from(index / share), index % share)
             }
         })
@@ -248,7 +248,7 @@ impl<A: Address> Plan<A> {
 
     /// Maximum number of ports of an inside address in each class, including blocks on demand.
     pub fn max_hosts(&self) -> Option<u32> {
-        self.most
+        self.max
     }
 
     /// Algorithm that assigns inside addresses.

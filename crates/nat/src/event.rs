@@ -102,7 +102,7 @@ pub struct Event {
     /// Kind of event.
     pub kind: EventKind,
     /// Whether the addresses are IPv6.
-    pub six: bool,
+    pub v6: bool,
 }
 
 impl Event {
@@ -118,7 +118,7 @@ impl Event {
             pool,
             class: None,
             kind,
-            six: A::BITS == 128,
+            v6: A::BITS == 128,
         }
     }
 
@@ -146,10 +146,10 @@ const WAITING: usize = 512;
 impl Outbox {
     /// Creates an empty queue for events of these kinds.
     pub fn new(wanted: EventKinds) -> Self {
-        let most = if wanted.is_empty() { 0 } else { WAITING };
+        let max = if wanted.is_empty() { 0 } else { WAITING };
         Self {
             wanted,
-            waiting: Vec::with_capacity(most),
+            waiting: Vec::with_capacity(max),
             lost: 0,
         }
     }

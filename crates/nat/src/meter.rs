@@ -29,11 +29,11 @@ pub struct Meter {
 impl Meter {
     /// Counts a new session at time `now` (nanoseconds), if the limits permit it.
     pub fn admit(&self, limits: &Limits, now: u64) -> Result<(), Exceeded> {
-        let most = limits.sessions.unwrap_or(u32::MAX);
+        let max = limits.sessions.unwrap_or(u32::MAX);
         let counted = self
             .sessions
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |sessions| {
-                (sessions < most).then_some(sessions + 1)
+                (sessions < max).then_some(sessions + 1)
             });
         counted.map_err(|_| Exceeded::Sessions)?;
         let Some(rate) = limits.rate else { return Ok(()) };

@@ -272,12 +272,12 @@ impl<A: Address> ValidPool<A> {
     }
 
     /// Whether the pool has the allocated ports and the allocation settings of `other`.
-    pub(crate) fn lends_as(&self, other: &Self) -> bool {
-        let timeless = |pool: &Self| Self {
+    pub(crate) fn allocates_like(&self, other: &Self) -> bool {
+        let without_timeouts = |pool: &Self| Self {
             timeouts: Schedule::default(),
             ..pool.clone()
         };
-        timeless(self) == timeless(other)
+        without_timeouts(self) == without_timeouts(other)
     }
 
     /// Whether this pool and `other` store port allocations in the same format.
@@ -333,7 +333,7 @@ impl<A: Address> ValidPool<A> {
 
     /// Whether UDP port parity is preserved.
     #[inline(always)]
-    pub fn keeps_parity(&self) -> bool {
+    pub fn preserves_parity(&self) -> bool {
         self.parity
     }
 
@@ -369,7 +369,7 @@ impl<A: Address> ValidPool<A> {
     }
 
     /// First and last port of the range that is allocated on demand; `None` if deterministic NAT computes all ports.
-    pub(crate) fn dealt(&self) -> Option<(u16, u16)> {
+    pub(crate) fn dynamic_range(&self) -> Option<(u16, u16)> {
         match &self.plan {
             Some(plan) => plan.dynamic(),
             None => Some(self.ports),

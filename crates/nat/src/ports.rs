@@ -58,8 +58,8 @@ impl PortClass {
     pub fn of_layers(layers: &Layers) -> Option<Self> {
         let bits = if layers.class == Class::Ipv4 { 32 } else { 128 };
         let class = Self::of(layers.protocol, bits)?;
-        let told = layers.fragment == Fragment::Later && (layers.source_port, layers.destination_port) != (0, 0);
-        (class != PortClass::Query || layers.flags.has(Flags::ICMP_QUERY) || told).then_some(class)
+        let has_ports = layers.fragment == Fragment::Later && (layers.source_port, layers.destination_port) != (0, 0);
+        (class != PortClass::Query || layers.flags.has(Flags::ICMP_QUERY) || has_ports).then_some(class)
     }
 
     /// The class of a protocol in the address family with `bits` address bits. `None` if the protocol has neither ports
@@ -99,7 +99,7 @@ pub struct LeaseRequest {
     class: PortClass,
     range: Range,
     /// Preferred ports. If no preferred port is free, other ports are allocated.
-    suits: PortPreference,
+    preference: PortPreference,
     /// Bit mask of the preferred ports in the first word.
     first: u64,
 }
@@ -130,12 +130,12 @@ impl From<Exhausted> for Reason {
 
 /// The memory is too small for the ports of the pools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("port bitmaps need {needed} cache lines of memory, but got {given}")]
+#[error("port bitmaps need {needed} cache lines of memory, but got {provided}")]
 pub struct TooSmall {
     /// Required number of lines.
     pub needed: usize,
     /// Provided number of lines.
-    pub given: usize,
+    pub provided: usize,
 }
 
 /// Port allocations of one shard.
@@ -146,7 +146,7 @@ pub struct Ports<'m, A> {
     shard: u32,
     secret: Secret,
     /// Table of the ports for which RSS delivers replies to this shard, if NICs hash addresses and ports.
-    fitting: Option<Arc<RssPorts>>,
+    rss_ports: Option<Arc<RssPorts>>,
     /// Layout of a scheduled migration, and the memory to which it will be written.
     next: Option<Layout<A>>,
     other: &'m mut [u64],
@@ -161,11 +161,11 @@ impl<'m, A: Address> Ports<'m, A> {
 
     /// Creates the ports of one shard. All ports are free. Overwrites the memory.
     pub fn new(layout: &Layout<A>, shard: u32, secret: Secret, memory: &'m mut [Line]) -> Result<Self, TooSmall> {
-        let (needed, given) = (Self::lines(layout, 0), memory.len());
-        if given < needed {
-            return Err(TooSmall { needed, given });
+        let (needed, provided) = (Self::lines(layout, 0), memory.len());
+        if provided < needed {
+            return Err(TooSmall { needed, provided });
         }
-        let (memory, other) = memory.split_at_mut(given / 2);
+        let (memory, other) = memory.split_at_mut(provided / 2);
         let memory: &mut [u64] = bytemuck::cast_slice_mut(memory);
         layout.write(memory, shard);
         Ok(Self {
@@ -173,15 +173,15 @@ impl<'m, A: Address> Ports<'m, A> {
             layout: layout.clone(),
             shard,
             secret,
-            fitting: None,
+            rss_ports: None,
             next: None,
             other: bytemuck::cast_slice_mut(other),
         })
     }
 
     /// Sets the table of the ports for which RSS delivers replies to this shard. Allocations prefer these ports.
-    pub fn prefer_rss_ports(&mut self, fitting: Arc<RssPorts>) {
-        self.fitting = Some(fitting);
+    pub fn prefer_rss_ports(&mut self, rss_ports: Arc<RssPorts>) {
+        self.rss_ports = Some(rss_ports);
     }
 
     /// Schedules a migration to the layout of other pools. The migration runs before the next allocation or in
@@ -283,7 +283,7 @@ impl<'m, A: Address> Ports<'m, A> {
             pool,
             class,
             range,
-            suits: PortPreference {
+            preference: PortPreference {
                 parity: u64::MAX,
                 required_hash: None,
             },
@@ -294,15 +294,16 @@ impl<'m, A: Address> Ports<'m, A> {
             .get(usize::from(pool))
             .filter(|region| region.geometry.addresses > 0 && region.geometry.stored)
         {
-            request.suits.parity = parity_of(&region.pool, class, inside_port);
+            request.preference.parity = parity_of(&region.pool, class, inside_port);
             let [(from, to), _] = region.ranges(shards, self.shard, address, range);
             // If the shard has no ports in the preferred range, the search continues with other ports.
-            let suits = if from < to { u64::MAX } else { 0 };
+            let preference = if from < to { u64::MAX } else { 0 };
             let at = from + start(flow, from, to);
             let outside = region.pool.address(address);
             request.block = region.block_at(shards, self.shard, outside, at);
-            request.suits.required_hash = self.required_hash(class, key);
-            request.first = suits & request.suits.parity & self.rss_ports_of(&request, outside, request.block);
+            request.preference.required_hash = self.required_hash(class, key);
+            request.first =
+                preference & request.preference.parity & self.rss_ports_of(&request, outside, request.block);
             request.place = region.word(class, address as usize) + at;
             prefetch_all_at(self.memory, request.place);
         }
@@ -313,25 +314,25 @@ impl<'m, A: Address> Ports<'m, A> {
     /// any port can be used.
     #[inline(always)]
     fn required_hash<T: Tuple<Address = A>>(&self, class: PortClass, key: &T) -> Option<u32> {
-        let fitting = self.fitting.as_deref()?;
-        fitting.required_hash(class, self.shard, key)
+        let rss_ports = self.rss_ports.as_deref()?;
+        rss_ports.required_hash(class, self.shard, key)
     }
 
     /// Ports of a block for which RSS delivers replies to this shard.
     #[inline(always)]
     fn rss_ports_of(&self, request: &LeaseRequest, outside: A, block: u32) -> u64 {
-        match (self.fitting.as_deref(), request.suits.required_hash) {
-            (Some(fitting), Some(wanted)) => fitting.of_word(wanted, outside, block * BLOCK),
+        match (self.rss_ports.as_deref(), request.preference.required_hash) {
+            (Some(rss_ports), Some(wanted)) => rss_ports.of_word(wanted, outside, block * BLOCK),
             _ => u64::MAX,
         }
     }
 
     /// Ports of the 64-port word at `outside` for which RSS delivers replies to this shard.
     pub(crate) fn rss_ports_of_word<T: Tuple<Address = A>>(&self, class: PortClass, outside: Lease<A>, key: &T) -> u64 {
-        match (self.fitting.as_deref(), self.required_hash(class, key)) {
-            (Some(fitting), Some(wanted)) => {
+        match (self.rss_ports.as_deref(), self.required_hash(class, key)) {
+            (Some(rss_ports), Some(wanted)) => {
                 let first = u32::from(outside.port) / BLOCK * BLOCK;
-                fitting.of_word(wanted, outside.address, first)
+                rss_ports.of_word(wanted, outside.address, first)
             }
             _ => u64::MAX,
         }
@@ -426,7 +427,7 @@ impl<'m, A: Address> Ports<'m, A> {
 /// without parity preservation (RFC 4787, REQ-4), the mask includes all ports.
 #[inline(always)]
 fn parity_of<A: Address>(pool: &crate::pool::ValidPool<A>, class: PortClass, inside_port: u16) -> u64 {
-    match pool.keeps_parity() && class == PortClass::Udp {
+    match pool.preserves_parity() && class == PortClass::Udp {
         true => EVEN << (inside_port & 1),
         false => u64::MAX,
     }

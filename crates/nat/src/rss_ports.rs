@@ -13,8 +13,8 @@ const WORD: u64 = 64;
 /// order: remote address, outside address, remote port, outside port.
 #[derive(Debug)]
 pub struct RssPorts {
-    four: ParityRows<2>,
-    six: ParityRows<5>,
+    v4: ParityRows<2>,
+    v6: ParityRows<5>,
     /// For IPv4 and for IPv6: masks of the ports in a 64-port word, indexed by the contribution of the low 6 port bits
     /// to the RSS hash.
     words: [Box<[u64]>; 2],
@@ -24,13 +24,13 @@ impl RssPorts {
     /// Creates the table from a key of [`sluice_table::toeplitz::draw_for_flows`] and the binary logarithm of the
     /// number of shards.
     pub fn new(key: &Key, bits: u32) -> Self {
-        let (four, six) = (ParityRows::new(key, bits), ParityRows::new(key, bits));
+        let (v4, v6) = (ParityRows::new(key, bits), ParityRows::new(key, bits));
         let mut words = [(); 2].map(|()| vec![0u64; 1 << bits].into_boxed_slice());
         for port in 0..WORD {
-            words[0][four.of([0, port << 32]) as usize] |= 1 << port;
-            words[1][six.of([0, 0, 0, 0, port << 32]) as usize] |= 1 << port;
+            words[0][v4.of([0, port << 32]) as usize] |= 1 << port;
+            words[1][v6.of([0, 0, 0, 0, port << 32]) as usize] |= 1 << port;
         }
-        Self { four, six, words }
+        Self { v4, v6, words }
     }
 
     /// Contribution of outside address and port to the RSS hash with which RSS delivers a flow's replies to a shard.
@@ -56,9 +56,9 @@ impl RssPorts {
     fn of<A: Address>(&self, remote: A, outside: A, ports: u64) -> u32 {
         let ([r0, r1], [o0, o1]) = (remote.words(), outside.words());
         if A::BITS == 32 {
-            self.four.of([r1 << 32 | o1, ports])
+            self.v4.of([r1 << 32 | o1, ports])
         } else {
-            self.six.of([r0, r1, o0, o1, ports])
+            self.v6.of([r0, r1, o0, o1, ports])
         }
     }
 

@@ -20,9 +20,9 @@ pub const BLOCKS: u32 = 65_536 / BLOCK;
 pub struct Shards {
     count: u32,
     /// Bits of the key that apply to IPv4 addresses.
-    four: u64,
+    v4: u64,
     /// Bits of the key that apply to IPv6 addresses.
-    six: [u64; 3],
+    v6: [u64; 3],
     /// Whether a separate hash of the address, instead of the NIC's RSS hash, determines the shard of an address's
     /// first port unit.
     apart: bool,
@@ -32,8 +32,8 @@ impl Shards {
     /// A single shard.
     pub const ONE: Self = Self {
         count: 1,
-        four: 0,
-        six: [0; 3],
+        v4: 0,
+        v6: [0; 3],
         apart: false,
     };
 
@@ -59,8 +59,8 @@ impl Shards {
     fn of_key(count: u32, key: &Key) -> Self {
         Self {
             count,
-            four: key.window(0),
-            six: [key.window(0), key.window(64), key.window(128)],
+            v4: key.window(0),
+            v6: [key.window(0), key.window(64), key.window(128)],
             apart: false,
         }
     }
@@ -122,11 +122,11 @@ impl Shards {
     #[inline(always)]
     fn of_address<A: Address>(self, address: A) -> u32 {
         let [high, low] = address.words();
-        let [first, second, third] = self.six;
+        let [first, second, third] = self.v6;
         let mut part = 0;
         for bit in 0..self.bits() {
             let chosen = if A::BITS == 32 {
-                low & u64::from((self.four >> (1 + bit)) as u32)
+                low & u64::from((self.v4 >> (1 + bit)) as u32)
             } else {
                 let row = |word: u64, next: u64| word << (31 - bit) | next >> (33 + bit);
                 high & row(first, second) ^ low & row(second, third)
@@ -191,12 +191,12 @@ mod tests {
         let key = toeplitz::draw_for_blocks(toeplitz::Blocks { bits: 5, together: 6 }, || 0x1234_5678_9abc_def1);
         let shards = Shards::keyed(32, &key).unwrap();
         for (number, port) in (0..5000u32).zip((0..=u16::MAX).step_by(13)) {
-            let four = number.wrapping_mul(0x9e37_79b9);
-            let input = [&four.to_be_bytes()[..], &port.to_be_bytes()].concat();
-            assert_eq!(key.hash(&input) & 31, shards.shard_of(four, port));
-            let six = [u64::from(four) << 20 | 7, u64::from(four) ^ 0x5555];
-            let parts = [&six[0].to_be_bytes()[..], &six[1].to_be_bytes(), &port.to_be_bytes()];
-            assert_eq!(key.hash(&parts.concat()) & 31, shards.shard_of(six, port));
+            let v4 = number.wrapping_mul(0x9e37_79b9);
+            let input = [&v4.to_be_bytes()[..], &port.to_be_bytes()].concat();
+            assert_eq!(key.hash(&input) & 31, shards.shard_of(v4, port));
+            let v6 = [u64::from(v4) << 20 | 7, u64::from(v4) ^ 0x5555];
+            let parts = [&v6[0].to_be_bytes()[..], &v6[1].to_be_bytes(), &port.to_be_bytes()];
+            assert_eq!(key.hash(&parts.concat()) & 31, shards.shard_of(v6, port));
         }
     }
 

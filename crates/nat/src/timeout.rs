@@ -90,26 +90,26 @@ impl Default for Timeouts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TimeoutError {
     /// A timeout is below the minimum that an RFC requires.
-    #[error("timeout {name} is {seconds} s, but the minimum is {least} s ({origin})")]
+    #[error("timeout {name} is {seconds} s, but the minimum is {min} s ({origin})")]
     TooShort {
         /// Name of the timeout.
         name: &'static str,
         /// Configured value in seconds.
         seconds: u32,
         /// Required minimum in seconds.
-        least: u32,
+        min: u32,
         /// RFC and number of the requirement.
         origin: &'static str,
     },
     /// The UDP timeout of a port is below the minimum that RFC 4787 requires.
-    #[error("the UDP timeout of port {port} is {seconds} s, but the minimum is {least} s (RFC 4787 REQ-5)")]
+    #[error("the UDP timeout of port {port} is {seconds} s, but the minimum is {min} s (RFC 4787 REQ-5)")]
     PortTooShort {
         /// The destination port.
         port: u16,
         /// Configured value in seconds.
         seconds: u32,
         /// Required minimum in seconds.
-        least: u32,
+        min: u32,
     },
     /// A port occurs twice.
     #[error("UDP port {port} has two timeouts")]
@@ -163,12 +163,12 @@ impl Schedule {
             ("icmp", timeouts.icmp, 60, "RFC 5508 REQ-2"),
             ("other", timeouts.other, 1, "0 ends it at once"),
         ];
-        for (name, seconds, least, origin) in bounds {
-            if seconds < least {
+        for (name, seconds, min, origin) in bounds {
+            if seconds < min {
                 return Err(TimeoutError::TooShort {
                     name,
                     seconds,
-                    least,
+                    min,
                     origin,
                 });
             }
@@ -179,9 +179,9 @@ impl Schedule {
             });
         }
         for (k, &(port, seconds)) in timeouts.udp_by_port.iter().enumerate() {
-            let least = if port < 1024 { 1 } else { 120 };
-            if seconds < least {
-                return Err(TimeoutError::PortTooShort { port, seconds, least });
+            let min = if port < 1024 { 1 } else { 120 };
+            if seconds < min {
+                return Err(TimeoutError::PortTooShort { port, seconds, min });
             }
             if timeouts.udp_by_port[..k].iter().any(|&(other, _)| other == port) {
                 return Err(TimeoutError::PortTwice { port });
@@ -258,7 +258,7 @@ mod tests {
         let expected = TimeoutError::TooShort {
             name: "tcp-established",
             seconds: 7439,
-            least: 7440,
+            min: 7440,
             origin: "RFC 5382 REQ-5",
         };
         assert_eq!(Err(expected), with(|t| t.tcp_established = 7439));
@@ -291,7 +291,7 @@ mod tests {
         let expected = TimeoutError::PortTooShort {
             port: 5353,
             seconds: 15,
-            least: 120,
+            min: 120,
         };
         assert_eq!(Err(expected), with(|t| t.udp_by_port = vec![(5353, 15)]));
     }

@@ -2,7 +2,7 @@
 //! its timer.
 //!
 //! Tracked sequence numbers show whether a reset or a FIN belongs to the connection (RFC 7857, section 2.2). Sequence
-//! numbers of one endpoint are accepted only up to [`REACH`] beyond the last acknowledgment of the other endpoint. Thus
+//! numbers of one endpoint are accepted only up to [`MAX_IN_FLIGHT`] beyond the last acknowledgment of the other endpoint. Thus
 //! an off-path attacker can't move the window in which a reset or FIN must lie.
 
 use core::hint::select_unpredictable;
@@ -14,7 +14,7 @@ use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
 use crate::timeout::{Schedule, TimeoutClass};
 
 /// Maximum number of tracked bytes in flight after the last acknowledgment.
-pub const REACH: u32 = 1 << 22;
+pub const MAX_IN_FLIGHT: u32 = 1 << 22;
 
 /// State of a TCP connection. The client is the host that sent the session's first packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,7 +75,7 @@ pub struct Tracking {
     acknowledged: [u32; 2],
     /// The connection's [`TcpState`].
     state: u8,
-    /// Combination of [`FORWARD_SEEN`], [`REVERSE_SEEN`], [`ANSWERED`] and [`TURNED`].
+    /// Combination of [`FORWARD_SEEN`], [`REVERSE_SEEN`], [`REVERSE_SEEN_ANY`] and [`SERVER_OPENED`].
     flags: u8,
     /// The [`TimeoutClass`] of a session with another protocol than TCP.
     class: u8,
@@ -88,9 +88,9 @@ const FORWARD_SEEN: u8 = 1;
 const REVERSE_SEEN: u8 = 2;
 const SEEN: u8 = FORWARD_SEEN | REVERSE_SEEN;
 /// Flag: a packet of the reverse direction was received. The flag applies to all protocols.
-const ANSWERED: u8 = 4;
+const REVERSE_SEEN_ANY: u8 = 4;
 /// Flag: the server has opened this connection with the ports of an earlier, closed connection.
-const TURNED: u8 = 8;
+const SERVER_OPENED: u8 = 8;
 
 /// Fields of a TCP segment that tracking needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -213,7 +213,7 @@ impl Tracking {
 
     /// Whether a packet of the reverse direction was received.
     pub fn answered(&self) -> bool {
-        self.flags & ANSWERED != 0
+        self.flags & REVERSE_SEEN_ANY != 0
     }
 
     /// Tracks a packet of a session with another protocol than TCP.
@@ -228,7 +228,7 @@ impl Tracking {
     /// [`Tracking::track`] or [`Tracking::track_datagram`]. `segment` is used only if `tcp` is set. The code does not
     /// branch on the protocol, because the branch would be mispredicted often.
     #[inline(always)]
-    pub fn track_plain(&mut self, direction: Direction, tcp: bool, segment: &Segment, usual: bool) -> bool {
+    pub fn track_fast(&mut self, direction: Direction, tcp: bool, segment: &Segment, usual: bool) -> bool {
         let class = select_unpredictable(tcp, TimeoutClass::TCP_ESTABLISHED.0, self.class);
         if (class != self.timer) | (tcp & !self.is_established_data(segment)) | !usual {
             return false;
@@ -260,18 +260,18 @@ impl Tracking {
     fn follow(&mut self, direction: Direction, segment: &Segment, counts: bool) {
         let (this, other) = (direction as usize, direction.opposite() as usize);
         let end = segment.end();
-        let credible = end.wrapping_sub(self.acknowledged[other]) <= REACH;
+        let credible = end.wrapping_sub(self.acknowledged[other]) <= MAX_IN_FLIGHT;
         let ahead = beyond(end, self.end[this]) & credible & counts;
         self.end[this] = select_unpredictable(ahead, end, self.end[this]);
         // The acknowledgment of an implausible segment is ignored. An acknowledgment may advance by at most the data in
         // flight, or by twice that amount if some data in flight is untracked.
         let step = segment.acknowledgment.wrapping_sub(self.acknowledged[this]);
-        let ahead = (step.wrapping_sub(1) < 2 * REACH) & credible & counts;
+        let ahead = (step.wrapping_sub(1) < 2 * MAX_IN_FLIGHT) & credible & counts;
         self.acknowledged[this] = select_unpredictable(ahead, segment.acknowledgment, self.acknowledged[this]);
     }
 
     /// Whether the sequence numbers of an endpoint are known.
-    fn has_seen(&self, side: usize) -> bool {
+    fn is_tracked(&self, side: usize) -> bool {
         self.flags & (FORWARD_SEEN << side) != 0
     }
 
@@ -304,8 +304,8 @@ impl Tracking {
     /// must acknowledge exactly the data that the peer has sent.
     fn reset_in_window(&self, direction: Direction, segment: &Segment) -> bool {
         let (this, other) = (direction as usize, direction.opposite() as usize);
-        if !self.has_seen(this) {
-            return segment.flags & ACK != 0 && self.has_seen(other) && segment.acknowledgment == self.end[other];
+        if !self.is_tracked(this) {
+            return segment.flags & ACK != 0 && self.is_tracked(other) && segment.acknowledgment == self.end[other];
         }
         let (end, length) = self.in_flight(direction);
         end.wrapping_sub(segment.sequence) <= length
@@ -315,12 +315,12 @@ impl Tracking {
     /// reordered, the FIN may acknowledge new data instead.
     fn fin_in_window(&self, direction: Direction, segment: &Segment) -> bool {
         let (this, other) = (direction as usize, direction.opposite() as usize);
-        if !self.has_seen(this) {
+        if !self.is_tracked(this) {
             // A connection that is picked up midstream starts without known sequence numbers.
-            return !self.has_seen(other) || self.acknowledges(direction, segment);
+            return !self.is_tracked(other) || self.acknowledges(direction, segment);
         }
         let ahead = segment.sequence.wrapping_sub(self.in_flight(direction).0);
-        self.continues(direction, segment) || ahead <= REACH && self.acknowledges(direction, segment)
+        self.continues(direction, segment) || ahead <= MAX_IN_FLIGHT && self.acknowledges(direction, segment)
     }
 
     /// Whether an endpoint sends data after its FIN or after a reset. The FIN or reset was then forged or not accepted
@@ -352,15 +352,15 @@ impl Tracking {
         if segment.flags & RST != 0 {
             return self.track_reset(direction, segment);
         }
-        let begins = segment.opens() && forward && matches!(state, TcpState::Closed | TcpState::Init);
-        let begins_again = segment.opens() && !forward && self.has_ended();
-        if begins || begins_again {
+        let opens = segment.opens() && forward && matches!(state, TcpState::Closed | TcpState::Init);
+        let reopens = segment.opens() && !forward && self.has_ended();
+        if opens || reopens {
             *self = Self {
-                flags: self.flags & ANSWERED | if begins_again { TURNED } else { 0 },
+                flags: self.flags & REVERSE_SEEN_ANY | if reopens { SERVER_OPENED } else { 0 },
                 timer: self.timer,
                 ..Self::default()
             };
-            self.begin(direction, segment);
+            self.start(direction, segment);
             self.state = TcpState::Init as u8;
             return TimeoutClass::TCP_TRANSITORY_OPEN;
         }
@@ -370,7 +370,7 @@ impl Tracking {
         let revived = self.reuses_connection(direction, segment);
         let fin = segment.flags & FIN != 0 && self.fin_in_window(direction, segment);
         let next = match if revived { TcpState::Established } else { state } {
-            TcpState::Init if forward == (self.flags & TURNED != 0) && segment.flags & SYN != 0 => {
+            TcpState::Init if forward == (self.flags & SERVER_OPENED != 0) && segment.flags & SYN != 0 => {
                 // A SYN with an acknowledgment must acknowledge the client's SYN. A SYN without an acknowledgment is a
                 // simultaneous open.
                 if segment.flags & ACK != 0 && !self.acknowledges_syn_data(segment) {
@@ -387,9 +387,9 @@ impl Tracking {
         };
         // A refused connection has no sequence numbers to track.
         if next != TcpState::Transitory {
-            self.begin(direction, segment);
+            self.start(direction, segment);
         }
-        self.follow_known(direction, segment, fin);
+        self.advance_known(direction, segment, fin);
         self.state = next as u8;
         match next {
             TcpState::Closed | TcpState::Init => TimeoutClass::TCP_TRANSITORY_OPEN,
@@ -422,14 +422,14 @@ impl Tracking {
     /// Whether a segment acknowledges the SYN. An acknowledgment of a SYN with data need not include the data (RFC
     /// 7413).
     fn acknowledges_syn_data(&self, segment: &Segment) -> bool {
-        let opener = usize::from(self.flags & TURNED != 0);
-        let from = self.acknowledged[1 - opener];
+        let client = usize::from(self.flags & SERVER_OPENED != 0);
+        let from = self.acknowledged[1 - client];
         let acknowledged = segment.acknowledgment.wrapping_sub(from);
-        acknowledged != 0 && acknowledged <= self.end[opener].wrapping_sub(from)
+        acknowledged != 0 && acknowledged <= self.end[client].wrapping_sub(from)
     }
 
     /// Learns the sequence numbers of an endpoint from its first segment.
-    fn begin(&mut self, direction: Direction, segment: &Segment) {
+    fn start(&mut self, direction: Direction, segment: &Segment) {
         let (this, other) = (direction as usize, direction.opposite() as usize);
         if self.flags & (FORWARD_SEEN << this) != 0 {
             return;
@@ -445,7 +445,7 @@ impl Tracking {
     }
 
     /// Advances the tracked sequence numbers of an endpoint. A FIN is counted only if it belongs to the connection.
-    fn follow_known(&mut self, direction: Direction, segment: &Segment, fin: bool) {
+    fn advance_known(&mut self, direction: Direction, segment: &Segment, fin: bool) {
         let acknowledges = segment.flags & ACK != 0;
         let known = Segment {
             flags: if fin { segment.flags } else { segment.flags & !FIN },

@@ -153,10 +153,10 @@ fn pools() -> impl Strategy<Value = Pool<u32>> {
     let numbers = (1u32..4, 0u16..400, 0u32..3, proptest::option::of(1u32..40));
     let switches = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     (mapping, filtering, blocks, numbers, switches).prop_map(
-        |(mapping, filtering, blocks, (addresses, ports, hold, most), (overlap, preserve, parity, soft))| {
-            let blocks = blocks.map(|(size, most, spare)| Blocks {
+        |(mapping, filtering, blocks, (addresses, ports, hold, max), (overlap, preserve, parity, soft))| {
+            let blocks = blocks.map(|(size, max, spare)| Blocks {
                 size: 64 << size,
-                most,
+                max,
                 spare,
             });
             let maps = mapping == MappingBehaviour::EndpointIndependent;
@@ -178,11 +178,11 @@ fn pools() -> impl Strategy<Value = Pool<u32>> {
                 blocks,
                 hold: Quarantine {
                     seconds: hold * 60,
-                    most: 40,
+                    max: 40,
                 },
                 subscriber: SubscriberLimits {
-                    ports: [most, None, most],
-                    sessions: most.map(|most| 2 * most),
+                    ports: [max, None, max],
+                    sessions: max.map(|max| 2 * max),
                     rate: None,
                 },
                 ..Pool::new(0, 0)
@@ -318,7 +318,7 @@ fn check(pool: &Pool<u32>, steps: &[Step], shards: Shards) -> Result<(), TestCas
                     protocol(session.class),
                     0,
                     Some(Target { address, port }),
-                    NewSource::Kept,
+                    NewSource::Original,
                 );
                 if !answers.insert(made.reverse) {
                     let decision = made.decision.with_resources(pool, resources);
@@ -382,7 +382,7 @@ fn check(pool: &Pool<u32>, steps: &[Step], shards: Shards) -> Result<(), TestCas
                     prop_assert_eq!(leases.len(), ports.iter().sum::<u32>() as usize);
                 }
                 if let Some(limit) = pool.blocks {
-                    prop_assert!(blocks.len() <= limit.most as usize);
+                    prop_assert!(blocks.len() <= limit.max as usize);
                     for session in counts {
                         let own = |block: &sluice_nat::ports::Block<u32>| {
                             block.address == session.lease.address
@@ -443,7 +443,7 @@ fn blocks_that_have_changed_their_size_lend_no_port_beyond_themselves() {
     let of = |size| {
         let blocks = Some(Blocks {
             size,
-            most: 4,
+            max: 4,
             spare: false,
         });
         Pools::new(&[Pool {

@@ -169,7 +169,7 @@ proptest! {
         };
         let target = (which & 1 != 0).then_some(Target { address: to.0, port: to.1 });
         let lease = NewSource::Allocated(0, Lease { address: lease.0, port: lease.1 });
-        let lease = if which & 2 != 0 { lease } else { NewSource::Kept };
+        let lease = if which & 2 != 0 { lease } else { NewSource::Original };
         let made = translate(&forward, protocol, 0, target, lease);
         // A packet of one direction after translation (at the router's next hop) and before translation (at its
         // sender).
@@ -198,7 +198,7 @@ proptest! {
         };
         let target = (which & 1 != 0).then_some(Target { address: to.0, port: to.1 });
         let lease = NewSource::Allocated(0, Lease { address: lease.0, port: lease.1 });
-        let lease = if which & 2 != 0 { lease } else { NewSource::Kept };
+        let lease = if which & 2 != 0 { lease } else { NewSource::Original };
         let made = translate(&forward, protocol, 0, target, lease);
         let (seen, sent, direction) = if backward {
             (reversed6(&forward), made.reverse, Direction::Forward)

@@ -165,7 +165,7 @@ fn rfc4787_req2_sessions_of_a_host_share_an_outside_address() {
 }
 
 /// For each address of a pool, the hosts that are assigned to it.
-fn dealt(count: u32, hosts: impl IntoIterator<Item = (u32, u32)>) -> Vec<Vec<u32>> {
+fn assigned(count: u32, hosts: impl IntoIterator<Item = (u32, u32)>) -> Vec<Vec<u32>> {
     let pools = Pools::new(&[small(count, 1024..=65_535)]).unwrap();
     let mut memory = memory(&pools, Shards::ONE);
     let mut ports = Ports::new(&Layout::new(&pools, Shards::ONE), 0, SECRET, &mut memory).unwrap();
@@ -198,7 +198,7 @@ fn hosts_in_a_row_are_dealt_addresses_evenly() {
                 1 => (context + number, 1),
                 _ => (context, first + number),
             });
-            let users = dealt(64, hosts);
+            let users = assigned(64, hosts);
             let variance = variance(&users);
             // The 100 hosts from 65,500 on belong to two groups of 65,536 consecutive subscribers.
             let limit = if first == 65_500 { 0.8 } else { 0.33 };
@@ -206,10 +206,10 @@ fn hosts_in_a_row_are_dealt_addresses_evenly() {
         }
     }
     for count in [1, 2, 3, 50, 64, 254] {
-        let users = dealt(count, (0..4_096).map(|number| (0, 0x1_0000 + number)));
+        let users = assigned(count, (0..4_096).map(|number| (0, 0x1_0000 + number)));
         let sizes = users.iter().map(Vec::len);
-        let (least, most) = (sizes.clone().min().unwrap(), sizes.max().unwrap());
-        assert!(most - least <= 1, "{least} to {most} on {count} addresses");
+        let (least, max) = (sizes.clone().min().unwrap(), sizes.max().unwrap());
+        assert!(max - least <= 1, "{least} to {max} on {count} addresses");
     }
 }
 
@@ -218,7 +218,7 @@ fn hosts_in_a_row_are_dealt_addresses_evenly() {
 #[test]
 fn hosts_of_an_address_are_in_different_shards() {
     for count in [16, 48, 64, 128] {
-        let users = dealt(count, (0..16 * count).map(|number| (0, number)));
+        let users = assigned(count, (0..16 * count).map(|number| (0, number)));
         for users in users {
             let shards: HashSet<_> = users.iter().map(|inside| inside % 16).collect();
             assert!(shards.len() >= 12, "{} shards of {} users", shards.len(), users.len());
@@ -391,7 +391,7 @@ fn ports_memory_too_small_is_refused() {
         &mut vec![Line::ZERO; needed - 1],
     )
     .unwrap_err();
-    assert_eq!((needed, needed - 1), (refused.needed, refused.given));
+    assert_eq!((needed, needed - 1), (refused.needed, refused.provided));
 }
 
 #[test]

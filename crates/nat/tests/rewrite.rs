@@ -94,7 +94,7 @@ proptest! {
         }
         let target = destination.then_some(Target { address: to.0, port: to.1 });
         let source = match source {
-            0 => NewSource::Kept,
+            0 => NewSource::Original,
             1 => NewSource::Static(lease.0),
             _ => NewSource::Allocated(3, Lease { address: lease.0, port: lease.1 }),
         };
@@ -131,7 +131,7 @@ proptest! {
         }
         let target = destination.then_some(Target { address: to.0, port: to.1 });
         let source = match source {
-            0 => NewSource::Kept,
+            0 => NewSource::Original,
             1 => NewSource::Static(lease.0),
             _ => NewSource::Allocated(3, Lease { address: lease.0, port: lease.1 }),
         };
@@ -341,7 +341,7 @@ proptest! {
 
     #[test]
     fn udp_lite_rewritten_both_ways_equals_the_packet_built_anew_whatever_its_checksum_covers(
-        four in tuple4(), six in tuple6(), leases in any::<(u32, [u64; 2], u16)>(), ttl in 2u8..,
+        four in tuple4(), v6 in tuple6(), leases in any::<(u32, [u64; 2], u16)>(), ttl in 2u8..,
         payload in proptest::collection::vec(any::<u8>(), 0..64), coverage in 0usize..72,
     ) {
         let coverage = if coverage < 8 { 0 } else { coverage.min(8 + payload.len()) as u16 };
@@ -360,13 +360,13 @@ proptest! {
         }
 
         let source = NewSource::Allocated(3, Lease { address: source6, port });
-        let Translation { reverse, decision } = translate(&six, 136, 0, None, source);
+        let Translation { reverse, decision } = translate(&v6, 136, 0, None, source);
         for (direction, from, to) in [
-            (Direction::Forward, six, reversed!(Tuple6, reverse)),
-            (Direction::Reverse, reverse, reversed!(Tuple6, six)),
+            (Direction::Forward, v6, reversed!(Tuple6, reverse)),
+            (Direction::Reverse, reverse, reversed!(Tuple6, v6)),
         ] {
             let mut frame = lite6(&from, ttl, coverage, &payload);
-            let rewrite = Rewrite::new(&six, &reverse, decision, direction);
+            let rewrite = Rewrite::new(&v6, &reverse, decision, direction);
             prop_assert!(rewrite6(&mut frame, L3, L3 + 40, Transport::of(136, false), &rewrite, 1));
             prop_assert_eq!(lite6(&to, ttl - 1, coverage, &payload), frame);
         }

@@ -245,7 +245,7 @@ fn gateway_stands_in_for_single_addresses_and_those_one_to_one() {
     ];
     // No pools, because the catch-all rule conflicts with every pool.
     let rules = Rules::new(&[], &rules, &Pools::default()).unwrap();
-    let stands_in = |rules: &Rules<u32>, address| rules.stands_in_for(0, v4(address));
+    let stands_in = |rules: &Rules<u32>, address| rules.proxies_for(0, v4(address));
     assert!(stands_in(&rules, "203.0.113.1"));
     assert!(stands_in(&rules, "203.0.113.127"));
     assert!(!stands_in(&rules, "203.0.113.128"));
@@ -503,7 +503,7 @@ fn listed_source(rules: &[SourceRule<u32>], queried: (u32, u16, u8, u16, u32)) -
                 address: first,
                 length: best.inside.length,
             };
-            SourceAction::Static(outside.same_place(address))
+            SourceAction::Static(outside.with_host_bits_of(address))
         }
         action => action,
     })
@@ -542,7 +542,7 @@ fn listed_destination(rules: &[DestinationRule<u32>], queried: (u32, u16, u8, u1
                 address: first,
                 length: best.external.length,
             };
-            to(inside.same_place(address), port)
+            to(inside.with_host_bits_of(address), port)
         }
     })
 }

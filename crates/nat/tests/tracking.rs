@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use sluice_nat::timeout::{Schedule, TimeoutClass, Timeouts};
-use sluice_nat::tracking::{REACH, Segment, TcpState, Tracking};
+use sluice_nat::tracking::{MAX_IN_FLIGHT, Segment, TcpState, Tracking};
 use sluice_wire::Direction::{self, Forward, Reverse};
 use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
 
@@ -231,7 +231,7 @@ fn picked_up_connection_is_established_and_accepts_its_reset() {
 #[test]
 fn spoofed_data_far_ahead_do_not_move_the_window_of_resets() {
     let mut ends = Ends::open(100, 200);
-    let far = ends.next[1].wrapping_add(REACH + 1);
+    let far = ends.next[1].wrapping_add(MAX_IN_FLIGHT + 1);
     let data = Segment {
         flags: ACK,
         sequence: far,
@@ -350,7 +350,7 @@ proptest! {
         ends.send(Reverse, ACK, 100);
         let direction = if forward { Forward } else { Reverse };
         let next = |side: Direction| ends.next[side as usize];
-        let far = |guess: u32, next: u32| guess.wrapping_sub(next).wrapping_add(REACH) > 2 * REACH;
+        let far = |guess: u32, next: u32| guess.wrapping_sub(next).wrapping_add(MAX_IN_FLIGHT) > 2 * MAX_IN_FLIGHT;
         prop_assume!(far(guesses.0, next(direction)) && far(guesses.1, next(direction.opposite())));
         let mut tracking = ends.tracking;
         for (sequence, acknowledgment) in forged {
@@ -383,7 +383,7 @@ proptest! {
                 length,
             };
             let (mut short, mut long) = (ends.tracking, ends.tracking);
-            let known = short.track_plain(direction, true, &segment, true);
+            let known = short.track_fast(direction, true, &segment, true);
             let class = long.track(direction, &segment);
             prop_assert_eq!(if known { long } else { ends.tracking }, short);
             prop_assert!(!known || class == long.timer());
@@ -402,7 +402,7 @@ proptest! {
         for backward in directions {
             let direction = if backward { Reverse } else { Forward };
             let (mut short, mut long) = (tracking, tracking);
-            let known = short.track_plain(direction, false, &segment, true);
+            let known = short.track_fast(direction, false, &segment, true);
             let class = long.track_datagram(direction);
             prop_assert_eq!(class == tracking.timer(), known);
             prop_assert_eq!(if known { long } else { tracking }, short);

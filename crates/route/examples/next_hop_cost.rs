@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use sluice_route::neighbour::{Heard, NeighbourWriter, Neighbours, Timing};
+use sluice_route::neighbour::{NeighbourMessage, NeighbourWriter, Neighbours, Timing};
 use sluice_route::{Address, Fib, Interface, NextHop, NextHopWriter, Prefix, Ribs, Route, RouteSet, Via};
 use sluice_table::prefix::Quiescence;
 
@@ -33,7 +33,15 @@ fn main() {
         .expect("room for the routes");
     for host in 1..=HOSTS {
         let (address, mac) = (Address::V4(network + host), [2, 0, 0, 0, 0, host as u8]);
-        writer.receive(0, address, Some(mac), Heard::Solicitation, true, 0, &mut |_| {});
+        writer.receive(
+            0,
+            address,
+            Some(mac),
+            NeighbourMessage::Solicitation,
+            true,
+            0,
+            &mut |_| {},
+        );
     }
     let (reader, table) = (fib.reader(), next_hops.table());
     let default = fib.get(0, route.prefix).expect("the default route");
@@ -50,7 +58,7 @@ fn main() {
                     reader.v4.lookup_batch(&[0; 64], destinations, &mut values);
                     for (value, destination) in values.iter().zip(destinations) {
                         let mac = match table.adjacency(*value) {
-                            Some((_, neighbour)) => neighbours.mac_to_send(neighbour),
+                            Some((_, neighbour)) => neighbours.mac_for_sending(neighbour),
                             None => match table.get(*value) {
                                 NextHop::Attached(interface) => neighbours
                                     .resolve(interface, Address::V4(*destination))

@@ -90,7 +90,7 @@ fn main() {
         println!("  IPv6 new: {:.2} M/s", load(&mut rib, FOUR..FOUR + SIX, 0, hop) / 1e6);
         println!("  {:.1} MB in all", rib.bytes() as f64 / 1e6);
         let begin = processor();
-        rib.begin_replay(Origin::Fpm);
+        rib.start_replay(Origin::Fpm);
         println!("  mark all stale: {:.1} ms", (processor() - begin) * 1e3);
         let begin = processor();
         let swept = rib.end_replay(Origin::Fpm, usize::MAX);

@@ -139,27 +139,27 @@ impl HopSets {
             by_host: AtomicBool::new(false),
         });
         buckets.by_host.store(balance == Balance::Host, Ordering::Relaxed);
-        let mut left = shares(members);
-        let mut dealt = [None; BUCKETS];
-        for (bucket, index) in dealt
+        let mut remaining = shares(members);
+        let mut assignment = [None; BUCKETS];
+        for (bucket, index) in assignment
             .iter_mut()
             .zip(like.into_iter().flat_map(|like| self.buckets(like)))
         {
             let member = members.iter().position(|&(member, _)| member == index);
-            if let Some(member) = member.filter(|&member| left[member] > 0) {
-                left[member] -= 1;
+            if let Some(member) = member.filter(|&member| remaining[member] > 0) {
+                remaining[member] -= 1;
                 *bucket = Some(member);
             }
         }
         let mut next = 0;
-        for (bucket, dealt) in buckets.members.iter().zip(dealt) {
-            let member = dealt.unwrap_or_else(|| {
+        for (bucket, assignment) in buckets.members.iter().zip(assignment) {
+            let member = assignment.unwrap_or_else(|| {
                 // Assign the remaining buckets round-robin. A later loss of buckets is then spread over the buckets of
                 // all other members.
-                while left[next % members.len()] == 0 {
+                while remaining[next % members.len()] == 0 {
                     next += 1;
                 }
-                left[next % members.len()] -= 1;
+                remaining[next % members.len()] -= 1;
                 next += 1;
                 (next - 1) % members.len()
             });
@@ -176,16 +176,16 @@ fn shares(members: &[(u32, u8)]) -> Vec<usize> {
     let mut shares: Vec<_> = (0..members.len()).map(|place| (exact(place) / all).max(1)).collect();
     let mut order: Vec<_> = (0..members.len()).collect();
     order.sort_by_key(|&place| std::cmp::Reverse(exact(place) % all));
-    let mut turns = order.iter().cycle();
+    let mut cycle = order.iter().cycle();
     while shares.iter().sum::<usize>() < BUCKETS
-        && let Some(&place) = turns.next()
+        && let Some(&place) = cycle.next()
     {
         shares[place] += 1;
     }
     while shares.iter().sum::<usize>() > BUCKETS
-        && let Some(most) = shares.iter_mut().max()
+        && let Some(max) = shares.iter_mut().max()
     {
-        *most -= 1;
+        *max -= 1;
     }
     shares
 }

@@ -324,7 +324,7 @@ impl NextHopWriter {
                 }
             }
         }
-        let like = self.most_similar(set);
+        let like = self.find_most_similar(set);
         self.table.sets.assign(number, (&members, set.balance()), like);
         if number == self.sets.len() {
             self.sets.push(None);
@@ -335,7 +335,7 @@ impl NextHopWriter {
     }
 
     /// The set in use that has the most members in common with `set`.
-    fn most_similar(&self, set: &HopSet) -> Option<usize> {
+    fn find_most_similar(&self, set: &HopSet) -> Option<usize> {
         let hops: HashSet<_> = set.members().iter().map(|(next_hop, _)| *next_hop).collect();
         let shared = |known: &HopSet| known.members().iter().filter(|(hop, _)| hops.contains(hop)).count();
         let known = self.sets.iter().enumerate();

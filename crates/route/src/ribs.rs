@@ -174,7 +174,7 @@ impl Ribs {
 
 fn apply(rib: &mut Rib, wanted: &RouteSet, now: Time) {
     for origin in [Origin::Connected, Origin::Static] {
-        rib.begin_replay(origin);
+        rib.start_replay(origin);
     }
     for (prefix, offer) in wanted.iter() {
         // The offer fails only at the router's maximum number of sets. The RIB counts these failures.

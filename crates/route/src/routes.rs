@@ -41,7 +41,7 @@ impl Interface {
 
     /// Source address for packets to `address` (RFC 1122, section 3.3.4.3): an address of the same network if possible,
     /// otherwise the first address of the family that is not link-local.
-    pub fn source_towards(&self, address: Address) -> Option<Address> {
+    pub fn source_for(&self, address: Address) -> Option<Address> {
         let same = |(own, length): &&(Address, u8)| Prefix::new(*own, *length).contains(address);
         let family = |own: &Address| own.bits() == address.bits();
         let own = || self.addresses.iter().map(|(own, _)| *own).filter(|own| family(own));
@@ -153,7 +153,7 @@ pub enum RouteError {
     RouteTwice(Prefix),
     /// The route has too many next hops.
     #[error("route {0} has more than {MAX_HOPS} next hops")]
-    Ways(Prefix),
+    TooManyNextHops(Prefix),
     /// No attached network contains the gateway.
     #[error("route {prefix}: gateway {gateway} is not in an attached network of the virtual router")]
     GatewayOffLink {
@@ -224,7 +224,7 @@ impl RouteSet {
             }
         }
         for route in configured {
-            set.add_next_hop(route, way(interfaces, route)?)?;
+            set.add_next_hop(route, next_hop(interfaces, route)?)?;
         }
         // Sort the next hops, so that equal sets in different order are equal.
         set.routes.values_mut().for_each(|hops| hops.sort_unstable());
@@ -267,25 +267,30 @@ impl RouteSet {
         Ok(())
     }
 
-    fn add_next_hop(&mut self, route: &Route, way: OfferedNextHop) -> Result<(), RouteError> {
+    fn add_next_hop(&mut self, route: &Route, next_hop: OfferedNextHop) -> Result<(), RouteError> {
         let (prefix, distance) = (route.prefix, route.distance.max(STATIC));
-        let is_refusal = |way: OfferedNextHop| matches!(way, OfferedNextHop::Drop(_));
+        let is_refusal = |next_hop: OfferedNextHop| matches!(next_hop, OfferedNextHop::Drop(_));
         // An attached network may have a backup route for times when its link is down.
-        let is_taken = self.routes.get(&(prefix, CONNECTED)).is_some_and(|derived| {
-            let is_attached = |hop: &WeightedNextHop| matches!(hop.way, OfferedNextHop::Attached(_));
+        let is_occupied = self.routes.get(&(prefix, CONNECTED)).is_some_and(|derived| {
+            let is_attached = |hop: &WeightedNextHop| matches!(hop.next_hop, OfferedNextHop::Attached(_));
             distance == STATIC || !derived.iter().all(is_attached)
         });
         let hops = self.routes.entry((prefix, distance)).or_default();
-        let collides = |hop: &WeightedNextHop| hop.way == way || is_refusal(hop.way) || is_refusal(way);
-        if is_taken || hops.iter().any(collides) {
+        let collides =
+            |hop: &WeightedNextHop| hop.next_hop == next_hop || is_refusal(hop.next_hop) || is_refusal(next_hop);
+        if is_occupied || hops.iter().any(collides) {
             return Err(RouteError::RouteTwice(prefix));
         }
         if hops.len() == MAX_HOPS {
-            return Err(RouteError::Ways(prefix));
+            return Err(RouteError::TooManyNextHops(prefix));
         }
         let weight = route.weight.max(1);
         let balance = route.balance;
-        hops.push(WeightedNextHop { way, weight, balance });
+        hops.push(WeightedNextHop {
+            next_hop,
+            weight,
+            balance,
+        });
         Ok(())
     }
 
@@ -312,23 +317,23 @@ impl RouteSet {
         self.routes.values().filter_map(|hops| {
             let members = hops
                 .iter()
-                .filter_map(|hop| Some((self.next_hop(hop.way)?, hop.weight)));
+                .filter_map(|hop| Some((self.next_hop(hop.next_hop)?, hop.weight)));
             let set = HopSet::new(&members.collect::<Vec<_>>()).ok()?;
             let balance = hops.iter().map(|hop| hop.balance).max();
             Some(set.with_balance(balance.unwrap_or_default()))
         })
     }
 
-    fn next_hop(&self, way: OfferedNextHop) -> Option<NextHop> {
-        Some(match way {
+    fn next_hop(&self, next_hop: OfferedNextHop) -> Option<NextHop> {
+        Some(match next_hop {
             OfferedNextHop::Drop(refusal) => NextHop::Drop(refusal),
             OfferedNextHop::Local(interface) => NextHop::Local(interface),
             OfferedNextHop::Attached(interface) => NextHop::Attached(interface),
             OfferedNextHop::Gateway { interface, address } => NextHop::Gateway { interface, address },
             OfferedNextHop::Via(address) => {
                 let covering = (0..=address.bits()).rev().map(|length| Prefix::new(address, length));
-                let mut ways = covering.flat_map(|prefix| self.ways(prefix)).map(|hop| hop.way);
-                let on_link = ways.find_map(|way| match way {
+                let mut hops_of = covering.flat_map(|prefix| self.hops_of(prefix)).map(|hop| hop.next_hop);
+                let on_link = hops_of.find_map(|next_hop| match next_hop {
                     OfferedNextHop::Attached(interface) => Some(interface),
                     _ => None,
                 });
@@ -338,14 +343,14 @@ impl RouteSet {
         })
     }
 
-    fn ways(&self, prefix: Prefix) -> impl Iterator<Item = &WeightedNextHop> {
+    fn hops_of(&self, prefix: Prefix) -> impl Iterator<Item = &WeightedNextHop> {
         let of_prefix = self.routes.range((prefix, CONNECTED)..=(prefix, u8::MAX));
         of_prefix.flat_map(|(_, hops)| hops)
     }
 
     /// Whether a route to exactly this prefix exists.
     pub fn contains(&self, prefix: Prefix) -> bool {
-        self.ways(prefix).next().is_some()
+        self.hops_of(prefix).next().is_some()
     }
 
     /// Number of routes. Routes to one prefix with different distances are counted separately.
@@ -360,7 +365,7 @@ impl RouteSet {
 }
 
 /// Next hop of a configured route, with its interface from the attached networks.
-fn way(interfaces: &[Interface], route: &Route) -> Result<OfferedNextHop, RouteError> {
+fn next_hop(interfaces: &[Interface], route: &Route) -> Result<OfferedNextHop, RouteError> {
     let prefix = route.prefix;
     let of_router = |index| interfaces.iter().any(|interface| interface.index == index);
     let (gateway, stated) = match route.via {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use sluice_route::fib::FibError;
-use sluice_route::neighbour::{Heard, NeighbourWriter, Neighbours, Timing};
+use sluice_route::neighbour::{NeighbourMessage, NeighbourWriter, Neighbours, Timing};
 use sluice_route::{
     Address, DropKind, Fib, HopSet, Interface, NextHop, NextHopWriter, Prefix, Reason, Ribs, Route, RouteError,
     RouteSet, SourceValidation, Via, validate_source,
@@ -282,7 +282,15 @@ fn next_hop_slot_waits_for_readers_and_gives_its_neighbour_back() {
     let mut router = Router::new(&set);
     let mut writer = NeighbourWriter::new(router.neighbours.clone(), Timing::default(), 0);
     let (gateway, mac) = (address("192.0.2.1"), [2, 0, 0, 0, 0, 1]);
-    writer.receive(1, gateway, Some(mac), Heard::Solicitation, true, 0, &mut |_| {});
+    writer.receive(
+        1,
+        gateway,
+        Some(mac),
+        NeighbourMessage::Solicitation,
+        true,
+        0,
+        &mut |_| {},
+    );
     let neighbour = router.neighbours.find(1, gateway).unwrap();
     let table = router.writer.table();
     let index = router.fib.get(0, prefix("0.0.0.0/0")).unwrap();
@@ -330,7 +338,7 @@ fn source_validation_by_mode_accepts_and_refuses() {
 #[test]
 fn source_address_towards_a_neighbour_is_of_its_network() {
     let interface = interface(0, &["10.0.0.1/24", "10.0.1.1/24", "fe80::1/64", "2001:db8::1/64"]);
-    let towards = |to: &str| interface.source_towards(address(to)).unwrap();
+    let towards = |to: &str| interface.source_for(address(to)).unwrap();
     assert_eq!(address("10.0.1.1"), towards("10.0.1.9"));
     assert_eq!(address("10.0.0.1"), towards("8.8.8.8"));
     assert_eq!(address("2001:db8::1"), towards("2001:db8:9::1"));

@@ -5,19 +5,19 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use sluice_route::neighbour::{
-    Action, Advertisement, Conflict, Heard, Neighbour, NeighbourIndex, NeighbourWriter, Neighbours, Resolution, State,
-    Timing,
+    Action, Advertisement, Conflict, Neighbour, NeighbourIndex, NeighbourMessage, NeighbourWriter, Neighbours,
+    Resolution, State, Timing,
 };
 use sluice_route::{Address, Reason, SECOND, Time};
 
 const HOST: Address = Address::V4(0x0a00_0005);
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 5];
 const OTHER: [u8; 6] = [2, 0, 0, 0, 0, 6];
-const REPLY: Heard = Heard::Advertisement(Advertisement {
+const REPLY: NeighbourMessage = NeighbourMessage::Advertisement(Advertisement {
     solicited: true,
     overrides: true,
 });
-const GRATUITOUS: Heard = Heard::Advertisement(Advertisement {
+const GRATUITOUS: NeighbourMessage = NeighbourMessage::Advertisement(Advertisement {
     solicited: false,
     overrides: true,
 });
@@ -47,7 +47,7 @@ impl Bench {
             .resolve(1, address, self.now, &mut |action| self.actions.push(action))
     }
 
-    fn hear(&mut self, address: Address, mac: [u8; 6], heard: Heard) {
+    fn hear(&mut self, address: Address, mac: [u8; 6], heard: NeighbourMessage) {
         self.writer
             .receive(1, address, Some(mac), heard, true, self.now, &mut |action| {
                 self.actions.push(action)
@@ -133,13 +133,13 @@ fn unused_neighbour_goes_stale_and_is_not_probed() {
 fn used_stale_neighbour_is_probed_and_confirmed_or_fails() {
     let (mut bench, index) = Bench::reachable();
     bench.pass(60 * SECOND);
-    assert_eq!(Some(MAC), bench.writer.table().mac_to_send(index));
+    assert_eq!(Some(MAC), bench.writer.table().mac_for_sending(index));
     assert_eq!(Some(&Action::Probe { index }), bench.pass(5 * SECOND).first());
     assert_eq!(Some(MAC), bench.writer.table().mac(index));
     bench.hear(HOST, MAC, REPLY);
     assert_eq!(State::Reachable, bench.state());
     bench.pass(60 * SECOND);
-    bench.writer.table().mac_to_send(index);
+    bench.writer.table().mac_for_sending(index);
     let probe = Action::Probe { index };
     assert_eq!(
         vec![probe, probe, probe, Action::Failed { index }],
@@ -166,7 +166,7 @@ fn advertisement_without_override_leaves_the_mac() {
     bench.hear(
         HOST,
         OTHER,
-        Heard::Advertisement(Advertisement {
+        NeighbourMessage::Advertisement(Advertisement {
             solicited: true,
             overrides: false,
         }),
@@ -178,7 +178,7 @@ fn advertisement_without_override_leaves_the_mac() {
 #[test]
 fn solicitation_from_the_link_makes_a_stale_entry() {
     let mut bench = Bench::usual();
-    bench.hear(HOST, MAC, Heard::Solicitation);
+    bench.hear(HOST, MAC, NeighbourMessage::Solicitation);
     assert_eq!(State::Stale, bench.state());
     assert_eq!(MAC, bench.entry(HOST).unwrap().mac);
 }
@@ -186,14 +186,18 @@ fn solicitation_from_the_link_makes_a_stale_entry() {
 #[test]
 fn nothing_is_learned_off_link_or_of_a_group_mac() {
     let mut bench = Bench::usual();
-    bench
-        .writer
-        .receive(1, HOST, Some(MAC), Heard::Solicitation, false, 0, &mut |_| {
-            panic!("acted")
-        });
-    bench.hear(HOST, [0xff; 6], Heard::Solicitation);
-    bench.hear(HOST, [0; 6], Heard::Solicitation);
-    bench.hear(Address::V4(0xe000_0001), MAC, Heard::Solicitation);
+    bench.writer.receive(
+        1,
+        HOST,
+        Some(MAC),
+        NeighbourMessage::Solicitation,
+        false,
+        0,
+        &mut |_| panic!("acted"),
+    );
+    bench.hear(HOST, [0xff; 6], NeighbourMessage::Solicitation);
+    bench.hear(HOST, [0; 6], NeighbourMessage::Solicitation);
+    bench.hear(Address::V4(0xe000_0001), MAC, NeighbourMessage::Solicitation);
     assert_eq!(0, bench.writer.len());
 }
 
@@ -250,7 +254,7 @@ fn held_entry_outlives_failure_and_removal_in_its_slot() {
     bench.pass(100 * SECOND);
     assert_eq!(Some(index), bench.writer.table().find(1, HOST));
     // A new use of the entry starts resolution in the unchanged slot.
-    bench.writer.table().mac_to_send(index);
+    bench.writer.table().mac_for_sending(index);
     assert_eq!(Some(&Action::Request { index }), bench.pass(4 * SECOND).first());
     bench.hear(HOST, OTHER, REPLY);
     assert_eq!(Some(OTHER), bench.writer.table().mac(index));
@@ -264,7 +268,7 @@ fn permanent_neighbour_is_not_overridden_and_never_ages() {
     let mut bench = Bench::usual();
     let index = bench.writer.set_permanent(1, HOST, MAC, 0, &mut |_| {}).unwrap();
     bench.hear(HOST, OTHER, REPLY);
-    bench.hear(HOST, OTHER, Heard::Solicitation);
+    bench.hear(HOST, OTHER, NeighbourMessage::Solicitation);
     bench.pass(2000 * SECOND);
     assert_eq!(Some(MAC), bench.writer.table().mac(index));
     assert_eq!(State::Permanent, bench.state());
@@ -289,7 +293,7 @@ proptest! {
                 }
                 2 => bench.hear(address, mac, REPLY),
                 3 => bench.hear(address, mac, GRATUITOUS),
-                4 => bench.hear(address, mac, Heard::Solicitation),
+                4 => bench.hear(address, mac, NeighbourMessage::Solicitation),
                 5 => {
                     let found = table.find(1, address);
                     held.extend(found.filter(|index| table.hold(*index, 1, address)).map(|index| (index, address)));
@@ -341,7 +345,7 @@ fn link_of_two_ends_has_one_neighbour_which_is_known_whoever_is_asked_for() {
         assert!(bench.writer.table().hold(index, 1, other));
     }
     // On a point-to-point link, nothing is learned from ARP or neighbour discovery.
-    bench.hear(HOST, MAC, Heard::Solicitation);
+    bench.hear(HOST, MAC, NeighbourMessage::Solicitation);
     bench.hear(HOST, MAC, GRATUITOUS);
     assert_eq!(
         (1, State::Permanent),
@@ -360,7 +364,7 @@ fn claim_to_an_address_that_another_has_is_told_of() {
     assert_eq!((0, None), (conflicts.count(), conflicts.take()));
     // Repeated conflicts and announcements without a change don't count as conflicts.
     bench.hear(HOST, MAC, GRATUITOUS);
-    bench.hear(Address::V4(0x0a00_0009), OTHER, Heard::Solicitation);
+    bench.hear(Address::V4(0x0a00_0009), OTHER, NeighbourMessage::Solicitation);
     assert_eq!(0, conflicts.count());
     bench.hear(HOST, OTHER, GRATUITOUS);
     let expected = Conflict {
@@ -373,7 +377,7 @@ fn claim_to_an_address_that_another_has_is_told_of() {
     // A permanent neighbour is not changed.
     let now = bench.now;
     bench.writer.set_permanent(1, HOST, MAC, now, &mut |_| {}).unwrap();
-    for heard in [GRATUITOUS, REPLY, Heard::Solicitation] {
+    for heard in [GRATUITOUS, REPLY, NeighbourMessage::Solicitation] {
         bench.hear(HOST, OTHER, heard);
         assert_eq!(Some(expected), conflicts.take());
     }
@@ -400,11 +404,11 @@ fn one_mac_cannot_say_to_be_more_neighbours_than_hosts_have_addresses() {
     let mut bench = Bench::new(1024, Timing::default());
     let address = |number: u32| Address::V4(0x0a01_0000 + number);
     for number in 0..500 {
-        bench.hear(address(number), OTHER, Heard::Solicitation);
+        bench.hear(address(number), OTHER, NeighbourMessage::Solicitation);
     }
     assert_eq!(64, bench.writer.len());
     // The table still learns neighbours with other MACs, and hosts that answer a request.
-    bench.hear(address(501), MAC, Heard::Solicitation);
+    bench.hear(address(501), MAC, NeighbourMessage::Solicitation);
     assert!(matches!(bench.resolve(address(499)), Resolution::Pending(_)));
     bench.hear(address(499), OTHER, REPLY);
     assert_eq!(
@@ -415,10 +419,10 @@ fn one_mac_cannot_say_to_be_more_neighbours_than_hosts_have_addresses() {
     let index = bench.writer.table().find(1, address(0)).unwrap();
     let now = bench.now;
     bench.writer.confirm(index, now);
-    bench.hear(address(502), OTHER, Heard::Solicitation);
+    bench.hear(address(502), OTHER, NeighbourMessage::Solicitation);
     assert_eq!(67, bench.writer.len());
     bench.pass(1400 * SECOND);
-    bench.hear(address(503), OTHER, Heard::Solicitation);
+    bench.hear(address(503), OTHER, NeighbourMessage::Solicitation);
     assert!(bench.entry(address(503)).is_some());
 }
 
@@ -431,7 +435,7 @@ fn one_interface_does_not_fill_the_table_with_what_nobody_has_confirmed() {
             bench.hear(
                 Address::V4(0x0a01_0000 + u32::from(number)),
                 [2, 0, 0, 0, 1, number],
-                Heard::Solicitation,
+                NeighbourMessage::Solicitation,
             );
         }
         // A single interface may use the whole table. The newest entries are kept.

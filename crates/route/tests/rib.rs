@@ -399,12 +399,12 @@ fn replay_keeps_what_is_offered_again_and_takes_the_rest_back_when_it_ends() {
     }
     world.offer(&all[9], Origin::Static, 1, &hops).unwrap();
     world.publish();
-    world.rib.begin_replay(Origin::Fpm);
+    world.rib.start_replay(Origin::Fpm);
     for to in &all[..4] {
         world.offer(to, Origin::Fpm, 20, &hops).unwrap();
     }
     // The daemon reconnects. Routes that the daemon has not repeated remain stale.
-    world.rib.begin_replay(Origin::Fpm);
+    world.rib.start_replay(Origin::Fpm);
     for to in &all[..3] {
         world.offer(to, Origin::Fpm, 20, &hops).unwrap();
     }

@@ -91,8 +91,8 @@ impl Model {
         }
     }
 
-    fn direct(&self, way: OfferedNextHop) -> Shares {
-        match way {
+    fn direct(&self, next_hop: OfferedNextHop) -> Shares {
+        match next_hop {
             OfferedNextHop::Drop(refusal) => Shares::from([(NextHop::Drop(refusal), 1.0)]),
             // The addresses of an interface are reachable even if its link is down.
             OfferedNextHop::Local(interface) => Shares::from([(NextHop::Local(interface), 1.0)]),
@@ -109,7 +109,7 @@ impl Model {
         for prefix in self.covering(gateway) {
             let connected = self.offers(prefix);
             let connected = connected.iter().find(|entry| entry.origin == Origin::Connected);
-            match connected.map(|entry| self.hops(entry)[0].way) {
+            match connected.map(|entry| self.hops(entry)[0].next_hop) {
                 Some(OfferedNextHop::Local(_)) => return Shares::new(),
                 Some(OfferedNextHop::Attached(interface)) if !self.down.contains(&interface) => {
                     let address = gateway;
@@ -124,14 +124,14 @@ impl Model {
                 continue;
             }
             for offer in self.offers(prefix) {
-                let shares = self.sum(self.hops(offer), |way| match way {
+                let shares = self.sum(self.hops(offer), |next_hop| match next_hop {
                     OfferedNextHop::Via(next) => self.via(next, &path),
                     OfferedNextHop::Attached(interface) => self.up(NextHop::Gateway {
                         interface,
                         address: gateway,
                     }),
                     OfferedNextHop::Local(_) => Shares::new(),
-                    way => self.direct(way),
+                    next_hop => self.direct(next_hop),
                 });
                 if !shares.is_empty() {
                     return shares;
@@ -144,7 +144,7 @@ impl Model {
     fn sum(&self, hops: &[WeightedNextHop], lead: impl Fn(OfferedNextHop) -> Shares) -> Shares {
         let mut all = Shares::new();
         for hop in hops {
-            for (next_hop, share) in lead(hop.way) {
+            for (next_hop, share) in lead(hop.next_hop) {
                 *all.entry(next_hop).or_default() += share * f64::from(hop.weight);
             }
         }
@@ -157,7 +157,7 @@ impl Model {
         let prefixes: BTreeSet<Prefix> = self.entries.iter().map(|entry| entry.prefix).collect();
         let lead = |prefix: Prefix| {
             self.offers(prefix).into_iter().find_map(|offer| {
-                let mut shares = self.sum(self.hops(offer), |way| self.direct(way));
+                let mut shares = self.sum(self.hops(offer), |next_hop| self.direct(next_hop));
                 let drops = |hop: &NextHop| matches!(hop, NextHop::Drop(_));
                 if shares.keys().any(|hop| !drops(hop)) {
                     shares.retain(|hop, _| !drops(hop));
@@ -200,15 +200,15 @@ fn gateways() -> impl Strategy<Value = Address> {
 }
 
 fn hops() -> impl Strategy<Value = Vec<WeightedNextHop>> {
-    let way = prop_oneof![
+    let next_hop = prop_oneof![
         5 => gateways().prop_map(OfferedNextHop::Via),
         2 => (0..3_u16, gateways()).prop_map(|(interface, address)| OfferedNextHop::Gateway { interface, address }),
         1 => (0..3_u16).prop_map(OfferedNextHop::Attached),
         1 => Just(OfferedNextHop::Drop(DropKind::Blackhole)),
     ];
-    let hop = (way, 1..4_u8).prop_map(|(way, weight)| WeightedNextHop {
+    let hop = (next_hop, 1..4_u8).prop_map(|(next_hop, weight)| WeightedNextHop {
         weight,
-        ..WeightedNextHop::new(way)
+        ..WeightedNextHop::new(next_hop)
     });
     proptest::collection::vec(hop, 1..3)
 }
@@ -224,7 +224,7 @@ fn steps() -> impl Strategy<Value = Step> {
         3 => (0..3_u16).prop_map(OfferedNextHop::Attached),
         1 => (0..3_u16).prop_map(OfferedNextHop::Local),
     ];
-    let connected = connected.prop_map(|way| To::Hops(vec![WeightedNextHop::new(way)]));
+    let connected = connected.prop_map(|next_hop| To::Hops(vec![WeightedNextHop::new(next_hop)]));
     prop_oneof![
         8 => (prefixes(), learned(), rank(), to).prop_map(|(prefix, origin, rank, to)| Step::Offer(prefix, origin, rank, to)),
         2 => (prefixes(), connected).prop_map(|(prefix, to)| Step::Offer(prefix, Origin::Connected, (0, 0), to)),
@@ -297,7 +297,7 @@ proptest! {
                     if up { model.down.remove(&interface); } else { model.down.insert(interface); }
                 }
                 Step::Replay(origin) => {
-                    rib.begin_replay(origin);
+                    rib.start_replay(origin);
                     let of_origin = model.entries.iter_mut().filter(|entry| entry.origin == origin);
                     of_origin.for_each(|entry| entry.stale = true);
                 }

@@ -312,15 +312,20 @@ fn recursive_route_follows_the_routes_to_its_gateway_and_never_the_default_route
 #[test]
 fn ways_that_contradict_each_other_are_refused() {
     let nowhere = Route::new(prefix("10.9.0.0/16"), Via::Refused(DropKind::Prohibit));
-    let way = by("10.9.0.0/16", "10.0.0.9");
-    let heavy = Route { weight: 9, ..way };
+    let next_hop = by("10.9.0.0/16", "10.0.0.9");
+    let heavy = Route { weight: 9, ..next_hop };
     let twice = Err(RouteError::RouteTwice(prefix("10.9.0.0/16")));
-    for refused in [[way, heavy], [way, nowhere], [nowhere, way], [nowhere, nowhere]] {
+    for refused in [
+        [next_hop, heavy],
+        [next_hop, nowhere],
+        [nowhere, next_hop],
+        [nowhere, nowhere],
+    ] {
         assert_eq!(twice, ways(&refused));
     }
     let gateways = (2..67).map(|last| by("10.9.0.0/16", &format!("10.0.0.{last}")));
     let gateways: Vec<Route> = gateways.collect();
-    assert_eq!(Err(RouteError::Ways(prefix("10.9.0.0/16"))), ways(&gateways));
+    assert_eq!(Err(RouteError::TooManyNextHops(prefix("10.9.0.0/16"))), ways(&gateways));
     assert!(ways(&gateways[..64]).is_ok());
     let own = recursive("10.9.0.0/16", "10.1.0.1");
     assert!(matches!(ways(&[own]), Err(RouteError::GatewayIsLocal { .. })));

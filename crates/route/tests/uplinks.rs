@@ -38,7 +38,7 @@ impl Router {
             addresses: vec![(Address::V4(0x0a00_0001 | (uplink as u32) << 8), 24)],
         };
         let interfaces: Vec<_> = (0..weights.len()).map(interface).collect();
-        let way = |(uplink, &weight): (usize, &u8)| Route {
+        let next_hop = |(uplink, &weight): (usize, &u8)| Route {
             weight,
             balance,
             ..Route::new(
@@ -49,7 +49,7 @@ impl Router {
                 },
             )
         };
-        let routes: Vec<_> = weights.iter().enumerate().map(way).collect();
+        let routes: Vec<_> = weights.iter().enumerate().map(next_hop).collect();
         let set = RouteSet::new(&interfaces, &routes).unwrap();
         made.ribs
             .apply_all(&[set], |_| false, &mut made.fib, &mut made.writer, 0)

@@ -31,8 +31,8 @@ impl ShowAnswer for operation::Applications {
         for (name, count) in &status.counters.0 {
             columns.row([name.clone(), grouped(count.total())]);
         }
-        for fate in &status.results {
-            columns.row([fate.result.clone(), grouped(fate.sessions)]);
+        for result in &status.results {
+            columns.row([result.result.clone(), grouped(result.sessions)]);
         }
         columns.flush(output)?;
         let listed = status.applications.iter().filter(|one| options.all || one.sessions > 0);

@@ -151,9 +151,9 @@ fn as_text(
             )?;
         }
     }
-    for complaint in loaded.checked.advice.complaints() {
-        let message = escaped(&complaint.message);
-        writeln!(output, "\n{}:{}: {message}", loaded.name, complaint.line)?;
+    for finding in loaded.checked.advice.complaints() {
+        let message = escaped(&finding.message);
+        writeln!(output, "\n{}:{}: {message}", loaded.name, finding.line)?;
     }
     Ok(())
 }
@@ -161,8 +161,8 @@ fn as_text(
 /// Print how much of the tables and pools a single host can use if no other host uses them.
 fn one_host(config: &Config, output: &mut dyn Write) -> Result<(), CommandError> {
     let share = host_share(config);
-    let [four, six] = [share.sessions_ipv4, share.sessions_ipv6].map(grouped);
-    writeln!(output, "\nA single host can have {four} IPv4 and {six} IPv6 sessions")?;
+    let [v4, v6] = [share.sessions_ipv4, share.sessions_ipv6].map(grouped);
+    writeln!(output, "\nA single host can have {v4} IPv4 and {v6} IPv6 sessions")?;
     let mut columns = Columns::new(&[
         ("  OF POOL", Left),
         ("SESSIONS", Right),
@@ -310,7 +310,7 @@ fn as_json(
         })).collect::<Vec<_>>(),
         "faults": faults.map(|fault| json!({
             "key": fault.key.join("."),
-            "what": fault.what,
+            "what": fault.description,
             "hint": fault.hint,
         })).collect::<Vec<_>>(),
         "memory": loaded.machine.memory,
@@ -347,7 +347,7 @@ fn device(config: &Config, interface: &Interface) -> String {
             format!("link to {peer}")
         }
         Link::Tunnel(tunnel) => tunnel.to_string(),
-        Link::Gone => String::new(),
+        Link::Removed => String::new(),
         Link::Vlan { parent, tags } => {
             let parent = config
                 .interfaces

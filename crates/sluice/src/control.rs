@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use sluice_daemon::config::Complaint;
+use sluice_daemon::config::Finding;
 use sluice_daemon::config::api::{Answered, ApplyAnswer, ApplyRequest, Cleared, RefusedSignature, operation};
 use sluice_daemon::config::text::escaped;
 
@@ -43,8 +43,8 @@ pub fn apply(
             for change in &changes {
                 writeln!(output, "{}", escaped(&change.to_string()))?;
             }
-            for complaint in &advice {
-                writeln!(output, "{}", line(&name, complaint))?;
+            for finding in &advice {
+                writeln!(output, "{}", line(&name, finding))?;
             }
             if let Some(rules) = rules {
                 writeln!(output, "{}", rules.said)?;
@@ -64,7 +64,7 @@ pub fn apply(
         }
         ApplyAnswer::Committed { .. } => Ok(()),
         ApplyAnswer::Refused { complaints } => {
-            let lines: Vec<_> = complaints.iter().map(|complaint| line(&name, complaint)).collect();
+            let lines: Vec<_> = complaints.iter().map(|finding| line(&name, finding)).collect();
             Err(CommandError::Refused(lines.join("\n")))
         }
         ApplyAnswer::NeedsRestart { changes } => {
@@ -78,14 +78,14 @@ pub fn apply(
 }
 
 /// Format an error about a configuration text as one line.
-pub(crate) fn line(name: &str, complaint: &Complaint) -> String {
-    let Complaint {
+pub(crate) fn line(name: &str, finding: &Finding) -> String {
+    let Finding {
         line,
         column,
         message,
         hint,
         ..
-    } = complaint;
+    } = finding;
     let text = match hint {
         Some(hint) => format!("{name}:{line}:{column}: {message} ({hint})"),
         None => format!("{name}:{line}:{column}: {message}"),
@@ -98,7 +98,7 @@ pub(crate) fn line(name: &str, complaint: &Complaint) -> String {
 /// # Errors
 /// Neither a filter nor `--all` is specified.
 pub fn clear(socket: &Path, clear: &Clear, output: &mut dyn Write) -> Result<(), CommandError> {
-    let (count, what) = match clear {
+    let (count, items) = match clear {
         Clear::Sessions { filter, all } => {
             let count = cleared::<operation::ClearSessions>(socket, filter, *all, "sessions")?;
             (count, "sessions")
@@ -112,17 +112,17 @@ pub fn clear(socket: &Path, clear: &Clear, output: &mut dyn Write) -> Result<(),
             (count, "neighbours")
         }
     };
-    writeln!(output, "{count} {what} removed")?;
+    writeln!(output, "{count} {items} removed")?;
     Ok(())
 }
 
 /// Remove the entries that match a filter. All entries are removed only if `all` is set.
-fn cleared<O>(socket: &Path, filter: &O::Request, all: bool, what: &'static str) -> Result<u64, CommandError>
+fn cleared<O>(socket: &Path, filter: &O::Request, all: bool, items: &'static str) -> Result<u64, CommandError>
 where
     O: Answered<Answer = Cleared, Request: Default + PartialEq>,
 {
     if *filter == O::Request::default() && !all {
-        return Err(CommandError::AllUnsaid(what));
+        return Err(CommandError::AllUnsaid(items));
     }
     Ok(Client::connect(socket)?.ask::<O>(filter)?.count)
 }

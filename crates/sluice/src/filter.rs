@@ -69,7 +69,7 @@ pub fn edit(socket: &Path, edit: &FilterEdit, output: &mut dyn Write) -> Result<
     }
     match answer {
         EditAnswer::Refused { complaints } => {
-            let lines: Vec<_> = complaints.iter().map(|complaint| line("rules", complaint)).collect();
+            let lines: Vec<_> = complaints.iter().map(|finding| line("rules", finding)).collect();
             Err(CommandError::Refused(lines.join("\n")))
         }
         EditAnswer::Done { .. } if *json => Ok(()),
@@ -105,7 +105,7 @@ fn contents(file: &Path) -> Result<String, CommandError> {
 fn list(filter: &PacketFilter, output: &mut dyn Write) -> Result<(), CommandError> {
     let mut table = Table::new();
     filter.rules.iter().for_each(|rule| table.add(rule));
-    let left = filter.rules_in_all - filter.rules.len() as u64;
+    let omitted = filter.rules_in_all - filter.rules.len() as u64;
     let hits = &filter.by_default;
     table.row([
         String::new(),
@@ -117,23 +117,28 @@ fn list(filter: &PacketFilter, output: &mut dyn Write) -> Result<(), CommandErro
         "packets that no rule decides".into(),
     ]);
     table.flush(output)?;
-    let [four, six] = filter.combinations;
-    let asked = if filter.sessions {
+    let [v4, v6] = filter.combinations;
+    let subject = if filter.sessions {
         "the first packet of each flow"
     } else {
         "every packet"
     };
     writeln!(
         output,
-        "\n{} rules, {} IPv4 and {} IPv6 combinations in {} KiB; `{}` evaluates {asked}",
+        "\n{} rules, {} IPv4 and {} IPv6 combinations in {} KiB; `{}` evaluates {subject}",
         grouped(filter.rules_in_all),
-        grouped(four),
-        grouped(six),
+        grouped(v4),
+        grouped(v6),
         grouped(filter.bytes.div_ceil(1024)),
         word(&filter.matcher),
     )?;
-    if left > 0 {
-        writeln!(output, "{} more rules: --rules {}", grouped(left), filter.rules_in_all)?;
+    if omitted > 0 {
+        writeln!(
+            output,
+            "{} more rules: --rules {}",
+            grouped(omitted),
+            filter.rules_in_all
+        )?;
     }
     if filter.log_lost > 0 {
         writeln!(

@@ -179,7 +179,7 @@ mod tests {
         let expected = "11/14/2023-22:13:20.000007  [**] [1:7:2] evil [**] [Classification: trojan-activity] [Priority: 1] \
                         {TCP} 192.0.2.1:4000 -> 198.51.100.7:80";
         assert_eq!(expected, line(&alert()));
-        let six = Alert {
+        let v6 = Alert {
             source: "2001:db8::1".parse().unwrap(),
             source_port: None,
             destination_port: None,
@@ -189,6 +189,6 @@ mod tests {
         };
         let expected = "11/14/2023-22:13:20.000007  [**] [1:7:2] evil [**] [Classification: (none)] [Priority: 1] {ICMP} \
                         2001:db8::1 -> 198.51.100.7";
-        assert_eq!(expected, line(&six));
+        assert_eq!(expected, line(&v6));
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use sluice_daemon::DaemonError;
 use sluice_daemon::config::Config;
 use sluice_daemon::config::api::{CaptureRequest, CaptureSource, Interface, RouterFilter, operation};
-use sluice_daemon::plan::{self as planner, Live, LiveError, MOST_FRAMES, Pace, PlanError, Room, Witness};
+use sluice_daemon::plan::{self as planner, Capacity, Live, LiveError, LiveSource, MAX_FRAMES, Pace, PlanError};
 
 use crate::arguments::DEFAULT_SOCKET;
 use crate::client::{Client, ClientError};
@@ -15,7 +15,7 @@ use crate::columns::grouped;
 use crate::exit::CommandError;
 
 /// Interval at which progress is shown even if no packet arrives.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Capture for some time. If a running daemon answers, the daemon captures. If no daemon answers, this process captures
 /// on kernel interfaces.
@@ -32,27 +32,27 @@ pub fn live(socket: &Path, config: &Config, time: Duration) -> Result<Live, Comm
     let mut client = match Client::connect(socket) {
         Ok(client) => client,
         Err(ClientError::Absent { .. }) => {
-            let heard = planner::listen(config, time, &mut |pace| progress.show(pace));
-            return heard.map_err(failed);
+            let traffic = planner::listen(config, time, &mut |pace| progress.show(pace));
+            return traffic.map_err(failed);
         }
         Err(error) => return Err(error.into()),
     };
     let before = interfaces(&mut client, config)?;
-    let begin = Instant::now();
-    let mut live = Live::new(config, Witness::Daemon);
+    let start = Instant::now();
+    let mut live = Live::new(config, LiveSource::Daemon);
     let request = CaptureRequest {
         source: CaptureSource::Received,
-        count: MOST_FRAMES as u32,
+        count: MAX_FRAMES as u32,
         seconds: time.as_secs() as u32,
         bytes: u16::MAX,
     };
-    client.follow::<operation::Capture, _>(&request, LOOK, |piece| {
-        let room = live.take(config, piece).map_err(failed)?;
-        progress.show(live.pace(begin.elapsed()));
-        Ok::<_, CommandError>(room == Room::Left)
+    client.follow::<operation::Capture, _>(&request, POLL_INTERVAL, |piece| {
+        let capacity = live.take(config, piece).map_err(failed)?;
+        progress.show(live.pace(start.elapsed()));
+        Ok::<_, CommandError>(capacity == Capacity::Available)
     })?;
     let after = interfaces(&mut Client::connect(socket)?, config)?;
-    let elapsed = begin.elapsed();
+    let elapsed = start.elapsed();
     for now in after {
         let Some(before) = before.iter().find(|before| before.name == now.name) else {
             continue;
@@ -67,21 +67,21 @@ pub fn live(socket: &Path, config: &Config, time: Duration) -> Result<Live, Comm
 /// Interfaces of the daemon that are also in the configuration.
 fn interfaces(client: &mut Client, config: &Config) -> Result<Vec<Interface>, CommandError> {
     let found = client.all::<operation::Interfaces>(&RouterFilter::default())?;
-    let ours = found
+    let matching = found
         .into_iter()
         .filter(|found| config.interface(&found.name).is_some());
-    let ours: Vec<_> = ours.collect();
-    if ours.is_empty() {
+    let matching: Vec<_> = matching.collect();
+    if matching.is_empty() {
         let names: Vec<_> = config
             .interfaces
             .iter()
             .map(|interface| interface.name.as_str())
             .collect();
-        return Err(failed(LiveError::Strangers {
+        return Err(failed(LiveError::UnknownInterfaces {
             interfaces: names.join(", "),
         }));
     }
-    Ok(ours)
+    Ok(matching)
 }
 
 fn failed(error: LiveError) -> CommandError {

@@ -49,15 +49,15 @@ fn mapping(
     output: &mut dyn Write,
 ) -> Result<(), CommandError> {
     let mut lists = Lists::new(json, output);
-    let mut shares = lists.begin("shares")?;
+    let mut shares = lists.start_list("shares")?;
     if filter.inside.is_some() || filter.outside.is_some() {
         each::<operation::Shares>(client, filter, u64::MAX, |share| lists.entry(&mut shares, &share))?;
     }
     lists.end_list(shares)?;
-    let mut blocks = lists.begin("blocks")?;
+    let mut blocks = lists.start_list("blocks")?;
     each::<operation::PortBlocks>(client, filter, u64::MAX, |block| lists.entry(&mut blocks, &block))?;
     lists.end_list(blocks)?;
-    let mut mappings = lists.begin("mappings")?;
+    let mut mappings = lists.start_list("mappings")?;
     each::<operation::Mappings>(client, filter, u64::MAX, |mapping| lists.entry(&mut mappings, &mapping))?;
     lists.end_list(mappings)?;
     lists.end()
@@ -72,7 +72,7 @@ fn mapping_of_file(
 ) -> Result<(), CommandError> {
     let shares = Shares::of_file(file)?;
     let mut lists = Lists::new(json, output);
-    let mut table = lists.begin("shares")?;
+    let mut table = lists.start_list("shares")?;
     let mut cursor = Some(0);
     while let Some(from) = cursor {
         let (found, next) = shares.list(filter, from, ROWS);
@@ -94,7 +94,7 @@ impl ShowList for operation::Subscribers {
         output: &mut dyn Write,
     ) -> Result<(), CommandError> {
         let mut lists = Lists::new(false, output);
-        let mut table = lists.begin("subscribers")?;
+        let mut table = lists.start_list("subscribers")?;
         each::<Self>(client, request, limit, |subscriber| {
             lists.entry(&mut table, &subscriber)
         })?;
@@ -161,7 +161,7 @@ impl<'a> Lists<'a> {
         }
     }
 
-    fn begin<T: Row>(&mut self, name: &str) -> Result<Table<T>, CommandError> {
+    fn start_list<T: Row>(&mut self, name: &str) -> Result<Table<T>, CommandError> {
         if self.json {
             write!(self.output, "{}\"{name}\":[", self.before[0])?;
             self.before = ["\n],", "\n"];

@@ -145,10 +145,10 @@ fn received(seen: &Seen, plan: &Plan, output: &mut dyn Write) -> Result<(), Comm
         )?;
     }
     if seen.too_long > 0 {
-        let left = grouped(seen.too_long);
+        let omitted = grouped(seen.too_long);
         writeln!(
             output,
-            "  {left} frames are skipped, because they exceed the MTU of the links"
+            "  {omitted} frames are skipped, because they exceed the MTU of the links"
         )?;
     }
     Ok(())

@@ -16,11 +16,11 @@ impl ShowAnswer for operation::Dhcp {
     /// Print the counters of each lease file, relay and client.
     fn text(status: &DhcpStatus, _: &NoOptions, output: &mut dyn Write) -> Result<(), CommandError> {
         let mut columns = Columns::new(&[("DHCP", Left), ("", Right)]);
-        let [terminals, most] = status.terminals;
+        let [terminals, max] = status.terminals;
         columns.row(["sites".into(), grouped(status.sites)]);
         columns.row([
             "terminals".into(),
-            format!("{} of {}", grouped(terminals), grouped(most)),
+            format!("{} of {}", grouped(terminals), grouped(max)),
         ]);
         columns.row(["leases ignored".into(), grouped(status.left_out)]);
         counted(&mut columns, &status.counters);

@@ -17,7 +17,7 @@ use sluice_config::api::{
     TraceRecord, TraceRequest, TraceStep, operation,
 };
 use sluice_config::value::Protocol;
-use sluice_config::{Change, Complaint, Kind};
+use sluice_config::{Change, Finding, Kind};
 
 fn session(port: u16) -> Session {
     let flow = |source: &str, source_port, destination: &str, destination_port, packets| Flow {
@@ -116,7 +116,7 @@ async fn apply(Json(request): Json<ApplyRequest>) -> Json<ApplyAnswer> {
             changes: vec![change("system.shards", Some("they are fixed"))],
         },
         _ => ApplyAnswer::Refused {
-            complaints: vec![Complaint {
+            complaints: vec![Finding {
                 line: 3,
                 column: 1,
                 text: "x".into(),

@@ -200,7 +200,7 @@ fn graph_guide_example_is_right_and_names_what_exists() {
 #[test]
 fn subscribers_guide_explains_every_counter() {
     use sluice_daemon::subscribers::agent::Counters;
-    use sluice_daemon::subscribers::leases::{Lost, Reason, Standing};
+    use sluice_daemon::subscribers::leases::{Lost, Reason, WatcherStatus};
     use sluice_daemon::subscribers::relay::{Noted, Refused, Tally};
     use sluice_daemon::subscribers::service::Count;
     let guide = read("docs/subscribers.md");
@@ -215,7 +215,7 @@ fn subscribers_guide_explains_every_counter() {
     for name in of_files.chain(of_relay) {
         assert!(guide.contains(&format!("`{name}`")), "{name} is not explained");
     }
-    let files = Standing::default().named().into_iter();
+    let files = WatcherStatus::default().named().into_iter();
     let others = Tally::default().named().into_iter().chain(Counters::default().named());
     for (name, _) in files.chain(others) {
         assert!(guide.contains(&format!("`{name}`")), "{name} is not explained");
@@ -355,7 +355,7 @@ fn cards_guide_explains_every_fault_in_its_own_words() {
     }
     let hugepages = HugepageFault {
         demand: HugepageReason::Card("0000:3b:00.0".parse().expect("an address"), Mode::Uio),
-        forgone: false,
+        disabled: false,
         needed: 109,
         free: 0,
         sizes: Vec::new(),

@@ -35,9 +35,9 @@ fn sluice(words: &[&str]) -> (String, String) {
     let drop = json!({ "name": HOSTILE, "help": HOSTILE, "packets": 3 });
     let step = json!({ "node": HOSTILE, "verdict": HOSTILE });
     let trace = json!({ "time": 1, "worker": 0, "interface": HOSTILE, "packet": HOSTILE, "steps": [step] });
-    let complaint =
+    let finding =
         json!({ "line": 1, "column": 1, "text": HOSTILE, "message": HOSTILE, "hint": HOSTILE, "advice": false });
-    let refused = json!({ "result": "refused", "complaints": [complaint] });
+    let refused = json!({ "result": "refused", "complaints": [finding] });
     let failure = (
         StatusCode::BAD_REQUEST,
         Json(Failure {

@@ -96,7 +96,7 @@ impl<T> Default for Changes<T> {
 
 impl<T: Accumulate> Changes<T> {
     /// Returns the changes after another generation with the changes `changed`.
-    pub fn followed_by(&self, changed: T) -> Self {
+    pub fn with_changes(&self, changed: T) -> Self {
         let older = self.0.iter().take(GENERATIONS - 1).map(|since| {
             let mut since = since.clone();
             if !changed.is_empty() {
@@ -118,7 +118,7 @@ impl<T: Accumulate> Changes<T> {
 /// Whether a decision of this age should be marked as revalidated, because the record will soon discard the changes
 /// since the decision. Earlier marking would only write more cache lines.
 #[inline(always)]
-pub fn is_long_ago(generations: u32) -> bool {
+pub fn is_outdated(generations: u32) -> bool {
     generations as usize >= GENERATIONS / 2
 }
 
@@ -165,8 +165,8 @@ mod tests {
         };
         let changes = Changes::default();
         assert!(changes.since(1).is_none());
-        let changes = changes.followed_by(changed(5));
-        let changes = changes.followed_by(ChangedRegions::default()).followed_by(changed(9));
+        let changes = changes.with_changes(changed(5));
+        let changes = changes.with_changes(ChangedRegions::default()).with_changes(changed(9));
         let since = |generations| {
             changes
                 .since(generations)
@@ -176,7 +176,7 @@ mod tests {
             [None, Some([false, true]), Some([false, true]), Some([true, true]), None],
             [0, 1, 2, 3, 4].map(since)
         );
-        let changes = (0..GENERATIONS).fold(changes, |changes, _| changes.followed_by(ChangedRegions::default()));
+        let changes = (0..GENERATIONS).fold(changes, |changes, _| changes.with_changes(ChangedRegions::default()));
         assert!(changes.since(GENERATIONS as u32).is_some_and(Accumulate::is_empty));
         assert!(changes.since(GENERATIONS as u32 + 1).is_none());
     }

@@ -24,7 +24,7 @@ const MAX_PROBES: usize = 64;
 struct Bucket {
     entries: [u32; BUCKET_ENTRIES],
     /// Number of overflow entries, which belong to this bucket but are stored in a following bucket.
-    away: u16,
+    displaced: u16,
     /// Maximum distance of the overflow entries, in buckets.
     far: u16,
 }
@@ -71,30 +71,30 @@ impl<'m> CompactIndex<'m> {
         Some((bucket.entries[place] & self.numbers) - 1)
     }
 
-    /// The record number with this hash that satisfies the predicate `is_it`.
+    /// The record number with this hash that satisfies the predicate `is_match`.
     #[inline(always)]
-    pub fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+    pub fn find(&self, hash: u64, mut is_match: impl FnMut(u32) -> bool) -> Option<u32> {
         let (home, tag) = (self.home(hash), self.tag(hash));
         let bucket = self.buckets.get(home)?;
-        let found = self.look(bucket, tag, &mut is_it);
-        if found.is_some() || bucket.away == 0 {
+        let found = self.look(bucket, tag, &mut is_match);
+        if found.is_some() || bucket.displaced == 0 {
             return found;
         }
-        self.find_away(home, tag, &mut is_it)
+        self.find_displaced(home, tag, &mut is_match)
     }
 
     /// Continues the search in the buckets after the home bucket.
     #[cold]
-    fn find_away(&self, home: usize, tag: u32, is_it: &mut dyn FnMut(u32) -> bool) -> Option<u32> {
+    fn find_displaced(&self, home: usize, tag: u32, is_match: &mut dyn FnMut(u32) -> bool) -> Option<u32> {
         let far = usize::from(self.buckets.get(home)?.far);
-        (1..=far).find_map(|step| self.look(self.buckets.get(self.after(home, step))?, tag, &mut *is_it))
+        (1..=far).find_map(|step| self.look(self.buckets.get(self.after(home, step))?, tag, &mut *is_match))
     }
 
     #[inline(always)]
-    fn look(&self, bucket: &Bucket, tag: u32, is_it: &mut (impl FnMut(u32) -> bool + ?Sized)) -> Option<u32> {
+    fn look(&self, bucket: &Bucket, tag: u32, is_match: &mut (impl FnMut(u32) -> bool + ?Sized)) -> Option<u32> {
         self.tagged(bucket, tag)
             .map(|place| (bucket.entries[place] & self.numbers) - 1)
-            .find(|&number| is_it(number))
+            .find(|&number| is_match(number))
     }
 
     /// Adds a record number with its hash.
@@ -110,7 +110,7 @@ impl<'m> CompactIndex<'m> {
                 bucket.entries[free] = entry;
                 if step > 0 {
                     let home = &mut self.buckets[home];
-                    home.away += 1;
+                    home.displaced += 1;
                     home.far = home.far.max(step as u16);
                 }
                 return Ok(());
@@ -132,8 +132,8 @@ impl<'m> CompactIndex<'m> {
                 bucket.entries[place] = 0;
                 if step > 0 {
                     let home = &mut self.buckets[home];
-                    home.away -= 1;
-                    home.far = if home.away == 0 { 0 } else { home.far };
+                    home.displaced -= 1;
+                    home.far = if home.displaced == 0 { 0 } else { home.far };
                 }
                 return true;
             }
@@ -211,18 +211,18 @@ mod tests {
         for number in 0..COUNT {
             index.insert(mixed(number.into()), number).unwrap();
         }
-        let mut asked = 0;
+        let mut checked = 0;
         for number in 0..COUNT {
             let hash = mixed(number.into());
             assert_eq!(Some(number), index.find(hash, |found| found == number));
             let absent = index.find(mixed(u64::from(number) | 1 << 40), |_| {
-                asked += 1;
+                checked += 1;
                 false
             });
             assert_eq!(None, absent);
         }
         // With 15 bits in a tag, fewer than 1 % of the lookups read a wrong record.
-        assert!(asked < COUNT / 100, "{asked}");
+        assert!(checked < COUNT / 100, "{checked}");
         for number in 0..COUNT {
             assert!(index.remove(mixed(number.into()), number));
             assert!(!index.remove(mixed(number.into()), number));

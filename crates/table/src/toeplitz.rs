@@ -189,19 +189,19 @@ mod tests {
     /// only.
     #[test]
     fn hash_of_published_vectors_is_the_published_one() {
-        let four = [
+        let v4 = [
             ("66.9.149.187", 2794, "161.142.100.80", 1766, 0x51cc_c178, 0x323e_8fc2),
             ("199.92.111.2", 14230, "65.69.140.83", 4739, 0xc626_b0ea, 0xd718_262a),
             ("24.19.198.95", 12898, "12.22.207.184", 38024, 0x5c2b_394a, 0xd2d0_a5de),
             ("38.27.205.30", 48228, "209.142.163.6", 2217, 0xafc7_327f, 0x8298_9176),
             ("153.39.163.191", 44251, "202.188.127.2", 1303, 0x10e8_28a2, 0x5d18_09c5),
         ];
-        for (source, source_port, destination, destination_port, all, addresses) in four {
+        for (source, source_port, destination, destination_port, all, addresses) in v4 {
             let input = tuple4(source, source_port, destination, destination_port);
             assert_eq!(all, Key::VERIFICATION.hash(&input), "{source}");
             assert_eq!(addresses, Key::VERIFICATION.hash(&input[..8]), "{source}");
         }
-        let six = [
+        let v6 = [
             (
                 "3ffe:2501:200:1fff::7",
                 2794,
@@ -227,7 +227,7 @@ mod tests {
                 0x4b61_e985,
             ),
         ];
-        for (source, source_port, destination, destination_port, all, addresses) in six {
+        for (source, source_port, destination, destination_port, all, addresses) in v6 {
             let input = tuple6(source, source_port, destination, destination_port);
             assert_eq!(all, Key::VERIFICATION.hash(&input), "{source}");
             assert_eq!(addresses, Key::VERIFICATION.hash(&input[..32]), "{source}");

@@ -54,7 +54,7 @@ pub struct Wheel {
     current: Tick,
     scheduled: u32,
     /// Number of the list within a time span to which the next record is added.
-    turn: usize,
+    next_list: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -86,7 +86,7 @@ impl Wheel {
             occupied: [0; LEVELS],
             current: now,
             scheduled: 0,
-            turn: 0,
+            next_list: 0,
         }
     }
 
@@ -154,43 +154,43 @@ impl Wheel {
         table.remove(index, forward_hash, reverse_hash)
     }
 
-    /// Calls the callback `ask` for at most `budget` records that are due at tick `now`. The next call continues with
+    /// Calls the callback `check` for at most `budget` records that are due at tick `now`. The next call continues with
     /// further due records. A record is not scheduled during its callback.
     pub fn advance<R: Record>(
         &mut self,
         table: &mut FlowTable<'_, R>,
         now: Tick,
         budget: u32,
-        mut ask: impl FnMut(RecordIndex, &mut R) -> TimerAction,
+        mut check: impl FnMut(RecordIndex, &mut R) -> TimerAction,
     ) -> Progress {
         let now = now.max(self.current);
         let mut taken = [RecordIndex(0); TAKEN];
-        let mut asked = 0;
+        let mut checked = 0;
         loop {
-            let Some(span) = self.begun() else {
-                match self.next_begin().filter(|&begin| begin <= now) {
-                    Some(begin) => self.current = begin,
+            let Some(span) = self.current_span() else {
+                match self.next_begin().filter(|&first| first <= now) {
+                    Some(first) => self.current = first,
                     None => {
                         self.current = now;
                         return Progress {
-                            checked: asked,
+                            checked,
                             caught_up: true,
                         };
                     }
                 }
                 continue;
             };
-            if asked == budget {
+            if checked == budget {
                 return Progress {
-                    checked: asked,
+                    checked,
                     caught_up: false,
                 };
             }
-            let count = self.take(table, span, (budget - asked) as usize, &mut taken);
-            asked += count as u32;
+            let count = self.take(table, span, (budget - checked) as usize, &mut taken);
+            checked += count as u32;
             for &index in &taken[..count] {
                 let Some(record) = table.get_mut(index) else { continue };
-                if let TimerAction::Rearm(due) = ask(index, record) {
+                if let TimerAction::Rearm(due) = check(index, record) {
                     self.link(table, index, due.max(now + 1));
                 }
             }
@@ -198,7 +198,7 @@ impl Wheel {
     }
 
     /// A time span with records that starts at the current tick.
-    fn begun(&self) -> Option<Span> {
+    fn current_span(&self) -> Option<Span> {
         for level in 0..LEVELS {
             let number = (self.current >> (BITS * level as u32)) as usize % SPANS;
             if self.occupied[level] >> number & 1 != 0 {
@@ -210,7 +210,7 @@ impl Wheel {
 
     /// Start tick of the next time span with records. Time spans that start at the current tick must be empty.
     fn next_begin(&self) -> Option<Tick> {
-        let begins = (0..LEVELS).filter(|&level| self.occupied[level] != 0).map(|level| {
+        let starts = (0..LEVELS).filter(|&level| self.occupied[level] != 0).map(|level| {
             let shift = BITS * level as u32;
             let next = (self.current >> shift) + 1;
             let ahead = self.occupied[level]
@@ -218,7 +218,7 @@ impl Wheel {
                 .trailing_zeros();
             (next + u64::from(ahead)) << shift
         });
-        begins.min()
+        starts.min()
     }
 
     /// Time span for a tick after the current tick: in the finest level that covers this tick, or else the last time
@@ -233,17 +233,17 @@ impl Wheel {
                 };
             }
         }
-        let farthest = (self.current >> (BITS * (LEVELS as u32 - 1))) + (SPANS as u64 - 1);
+        let last_span = (self.current >> (BITS * (LEVELS as u32 - 1))) + (SPANS as u64 - 1);
         Span {
             level: LEVELS - 1,
-            number: farthest as usize % SPANS,
+            number: last_span as usize % SPANS,
         }
     }
 
     fn link<R: Record>(&mut self, table: &mut FlowTable<'_, R>, index: RecordIndex, due: Tick) {
         let span = self.span(due);
-        self.turn = (self.turn + 1) % CHAINS;
-        let chain = self.turn;
+        self.next_list = (self.next_list + 1) % CHAINS;
+        let chain = self.next_list;
         let first = Links::unpack(self.heads[span.level][span.number][chain]);
         if let Some(first) = first
             && let Some(after) = table.get_mut(first)
@@ -270,26 +270,26 @@ impl Wheel {
         }
     }
 
-    /// Unlinks up to `most` records from the lists of a time span, as far as `taken` has space. Returns the number of
+    /// Unlinks up to `max` records from the lists of a time span, as far as `taken` has space. Returns the number of
     /// unlinked records. The first records of all lists are fetched together, because the second record of a list is
     /// unknown until its first record is loaded.
     fn take<R: Record>(
         &mut self,
         table: &mut FlowTable<'_, R>,
         span: Span,
-        most: usize,
+        max: usize,
         taken: &mut [RecordIndex; TAKEN],
     ) -> usize {
         let mut heads = self.heads[span.level][span.number];
         let before = heads;
-        let most = most.min(TAKEN);
-        let (mut count, mut left) = (0, true);
-        while left && count < most {
-            left = false;
+        let max = max.min(TAKEN);
+        let (mut count, mut remaining) = (0, true);
+        while remaining && count < max {
+            remaining = false;
             for k in 1..=CHAINS {
-                let head = &mut heads[(self.turn + k) % CHAINS];
+                let head = &mut heads[(self.next_list + k) % CHAINS];
                 let Some(first) = Links::unpack(*head) else { continue };
-                if count == most {
+                if count == max {
                     break;
                 }
                 *head = 0;
@@ -301,7 +301,7 @@ impl Wheel {
                     count += 1;
                     if let Some(next) = next {
                         table.prefetch_record(next);
-                        left = true;
+                        remaining = true;
                     }
                 }
             }

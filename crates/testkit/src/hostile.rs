@@ -14,7 +14,7 @@ const EVERYTHING: [Checksums; 5] = [
     Checksums::Vouched,
     Checksums::BadL3,
     Checksums::BadL4,
-    Checksums::LeftToOffload,
+    Checksums::PartialChecksum,
 ];
 
 /// Checks tunnel headers: a parsed header is within the bytes, and setting its ECN bits changes no other bits.
@@ -106,7 +106,7 @@ pub fn wire(bytes: &[u8]) {
         assert!(strict.is_err() || strict == freely, "a lenient policy found a fault");
     }
     let unverified = validate(bytes, Checksums::Unverified, &layers, &lenient);
-    if unverified == Ok(Validity::LeftToOffload) {
+    if unverified == Ok(Validity::PartialChecksum) {
         let mut completed = bytes.to_vec();
         complete_checksum(&mut completed, &layers);
         assert_eq!(
@@ -135,8 +135,8 @@ fn mismatched(bytes: &[u8], layers: &Layers) {
     }
     let _ = (quoted(bytes, layers), ndp::read(bytes, layers));
     let _ = (
-        icmp::may_report(bytes, layers),
-        icmpv6::may_report(bytes, layers, false),
+        icmp::may_send_error(bytes, layers),
+        icmpv6::may_send_error(bytes, layers, false),
     );
     let mut copy = bytes.to_vec();
     complete_checksum(&mut copy, layers);
@@ -199,7 +199,7 @@ fn answers(bytes: &[u8], layers: &Layers) {
     let datagram = layers.datagram(bytes);
     match layers.class {
         Class::Ipv4 => {
-            let _ = icmp::may_report(bytes, layers);
+            let _ = icmp::may_send_error(bytes, layers);
             assert!(icmp::emit_error(
                 &mut packet,
                 link,
@@ -222,7 +222,7 @@ fn answers(bytes: &[u8], layers: &Layers) {
             assert!(payload <= layers.payload(bytes).len());
         }
         Class::Ipv6 => {
-            let _ = icmpv6::may_report(bytes, layers, true);
+            let _ = icmpv6::may_send_error(bytes, layers, true);
             assert!(icmpv6::emit_error(
                 &mut packet,
                 link,

@@ -51,7 +51,7 @@ pub fn emit_reply(packet: &mut Packet<'_>, link: Link, sender: u32, target: u32)
 }
 
 fn emit(packet: &mut Packet<'_>, link: Link, operation: u16, sender: u32, target_mac: Mac, target: u32) -> bool {
-    let Some(body) = ethernet::begin(packet, link, ethertype::ARP, LENGTH) else {
+    let Some(body) = ethernet::start(packet, link, ethertype::ARP, LENGTH) else {
         return false;
     };
     HARDWARE.write(body, 1);

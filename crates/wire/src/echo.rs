@@ -55,7 +55,7 @@ impl Echo {
     /// Writes an echo request between two IPv4 addresses to `packet`. Returns false, without effect, if the buffer is
     /// too small.
     pub fn emit4(self, packet: &mut Packet<'_>, link: Link, source: u32, destination: u32) -> bool {
-        let body = ethernet::begin(packet, link, ethertype::IPV4, ipv4::LENGTH + LENGTH);
+        let body = ethernet::start(packet, link, ethertype::IPV4, ipv4::LENGTH + LENGTH);
         let Some((header, message)) = body.and_then(|body| body.split_at_mut_checked(ipv4::LENGTH)) else {
             return false;
         };
@@ -74,7 +74,7 @@ impl Echo {
     /// Writes an echo request between two IPv6 addresses to `packet`. Returns false, without effect, if the buffer is
     /// too small.
     pub fn emit6(self, packet: &mut Packet<'_>, link: Link, source: u128, destination: u128) -> bool {
-        let body = ethernet::begin(packet, link, ethertype::IPV6, ipv6::LENGTH + LENGTH);
+        let body = ethernet::start(packet, link, ethertype::IPV6, ipv6::LENGTH + LENGTH);
         let Some((header, message)) = body.and_then(|body| body.split_at_mut_checked(ipv6::LENGTH)) else {
             return false;
         };

@@ -100,7 +100,7 @@ pub struct Link {
 
 /// Writes an untagged Ethernet header and `length` zero bytes to `packet`, and returns the zero bytes. `None`, without
 /// effect, if the buffer is too small. [`crate::vlan::push`] adds VLAN tags.
-pub fn begin<'p>(packet: &'p mut Packet<'_>, link: Link, ethertype: u16, length: usize) -> Option<&'p mut [u8]> {
+pub fn start<'p>(packet: &'p mut Packet<'_>, link: Link, ethertype: u16, length: usize) -> Option<&'p mut [u8]> {
     if !packet.set_len(LENGTH + length) {
         return None;
     }

@@ -30,14 +30,14 @@ impl<'f> Fragments<'f> {
         }
         let header = Ipv4::new(layers.datagram(frame))?;
         let (copied, copied_length) = copied_options(header.options());
-        let room = |header: usize| {
+        let capacity = |header: usize| {
             (mtu as usize)
                 .checked_sub(header)
-                .map(|room| room & !7)
-                .filter(|room| *room > 0)
+                .map(|capacity| capacity & !7)
+                .filter(|capacity| *capacity > 0)
         };
-        let first = room(header.header_length())?;
-        let later = room(ipv4::LENGTH + copied_length)?;
+        let first = capacity(header.header_length())?;
+        let later = capacity(ipv4::LENGTH + copied_length)?;
         Some(Self {
             frame,
             layers: *layers,
@@ -67,7 +67,7 @@ impl<'f> Fragments<'f> {
         let Some(header) = Ipv4::new(datagram) else {
             return false;
         };
-        let (start, most, options) = match k.checked_sub(1) {
+        let (start, max, options) = match k.checked_sub(1) {
             None => (0, self.first, header.options()),
             Some(before) => {
                 let options = self.copied.get(..self.copied_length).unwrap_or_default();
@@ -78,7 +78,7 @@ impl<'f> Fragments<'f> {
                 )
             }
         };
-        let end = start.saturating_add(most).min(payload.len());
+        let end = start.saturating_add(max).min(payload.len());
         let Some(part) = payload.get(start..end).filter(|part| k == 0 || !part.is_empty()) else {
             return false;
         };
@@ -120,16 +120,16 @@ fn copied_options(options: &[u8]) -> ([u8; OPTIONS], usize) {
     while let Some((&kind, tail)) = rest.split_first() {
         match kind {
             option::END => break,
-            option::NOTHING => rest = tail,
+            option::NO_OPERATION => rest = tail,
             _ => {
                 let size = tail.first().copied().unwrap_or(0) as usize;
                 let Some(whole) = rest.get(..size).filter(|whole| whole.len() >= 2) else {
                     break;
                 };
                 if kind & 0x80 != 0
-                    && let Some(room) = copied.get_mut(length..length + size)
+                    && let Some(capacity) = copied.get_mut(length..length + size)
                 {
-                    room.copy_from_slice(whole);
+                    capacity.copy_from_slice(whole);
                     length += size;
                 }
                 rest = rest.get(size..).unwrap_or_default();

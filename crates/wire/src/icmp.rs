@@ -127,7 +127,7 @@ pub const MAX_ERROR: usize = 576;
 
 /// Whether an ICMP error may be sent for an IPv4 packet (RFC 1812, section 4.3.2.7). An ICMP error must not be sent for
 /// an ICMP error, a later fragment, a packet to a group address, or a packet with a source that is not a single host.
-pub fn may_report(frame: &[u8], layers: &Layers) -> bool {
+pub fn may_send_error(frame: &[u8], layers: &Layers) -> bool {
     let datagram = layers.datagram(frame);
     let (source, destination) = (ipv4::SOURCE.read(datagram), ipv4::DESTINATION.read(datagram));
     layers.class == Class::Ipv4
@@ -153,7 +153,7 @@ pub fn emit_error(
     const HEAD: usize = ipv4::LENGTH + LENGTH;
     let quote = datagram.get(..MAX_ERROR - HEAD).unwrap_or(datagram);
     let total = HEAD + quote.len();
-    let Some(body) = ethernet::begin(packet, link, ethertype::IPV4, total) else {
+    let Some(body) = ethernet::start(packet, link, ethertype::IPV4, total) else {
         return false;
     };
     let Some((header, message)) = body.split_at_mut_checked(ipv4::LENGTH) else {
@@ -182,11 +182,11 @@ pub fn emit_error(
 /// Whether a packet is an echo request or a fragment of an echo request. A later fragment has no ICMP header, so
 /// virtual reassembly must have set the port fields in its `layers`.
 pub fn is_echo_request(frame: &[u8], layers: &Layers) -> bool {
-    let told = layers.destination_port.wrapping_sub(layers.source_port) == kind::ECHO_REQUEST.into();
+    let is_request = layers.destination_port.wrapping_sub(layers.source_port) == kind::ECHO_REQUEST.into();
     layers.class == Class::Ipv4
         && layers.protocol == protocol::ICMP
         && match layers.fragment {
-            Fragment::Later => told,
+            Fragment::Later => is_request,
             Fragment::Whole | Fragment::First => KIND.read(layers.payload(frame)) == kind::ECHO_REQUEST,
         }
 }

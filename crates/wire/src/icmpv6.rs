@@ -102,7 +102,7 @@ pub const LONGEST_ERROR: usize = 1280;
 /// address, only the error "packet too big" (`too_big`) may be sent. Unlike in IPv4 (RFC 1812, section 4.3.2.7), an
 /// error may be sent for a later fragment, because errors and redirects are never fragmented (RFC 4443, section 2.4 c;
 /// RFC 6980).
-pub fn may_report(frame: &[u8], layers: &Layers, too_big: bool) -> bool {
+pub fn may_send_error(frame: &[u8], layers: &Layers, too_big: bool) -> bool {
     let datagram = layers.datagram(frame);
     let source = ipv6::SOURCE.read(datagram);
     let group = layers.flags.has(Flags::MULTICAST) || ipv6::DESTINATION.read(datagram) >> 120 == 0xff;
@@ -119,7 +119,7 @@ pub fn may_report(frame: &[u8], layers: &Layers, too_big: bool) -> bool {
 /// Writes an ICMPv6 message of `length` bytes, zeroed except for type and code, to `packet`. Returns the message and
 /// the sum of its pseudo-header. The caller completes the message, and passes message and sum to [`finish`]. `None`,
 /// without effect, if the buffer is too small.
-pub(crate) fn begin<'p>(
+pub(crate) fn start<'p>(
     packet: &'p mut Packet<'_>,
     link: Link,
     (source, destination): (u128, u128),
@@ -127,7 +127,7 @@ pub(crate) fn begin<'p>(
     (kind, code): (u8, u8),
     length: usize,
 ) -> Option<(&'p mut [u8], u16)> {
-    let body = ethernet::begin(packet, link, ethertype::IPV6, ipv6::LENGTH + length)?;
+    let body = ethernet::start(packet, link, ethertype::IPV6, ipv6::LENGTH + length)?;
     let (header, message) = body.split_at_mut_checked(ipv6::LENGTH)?;
     ipv6::VERSION_CLASS_FLOW.write(header, 6 << 28);
     ipv6::PAYLOAD_LENGTH.write(header, length as u16);
@@ -162,7 +162,7 @@ pub fn emit_error(
         .get(..LONGEST_ERROR - ipv6::LENGTH - LENGTH)
         .unwrap_or(datagram);
     let kind = (error.kind, error.code);
-    let Some((message, pseudo)) = begin(packet, link, (source, destination), 64, kind, LENGTH + quote.len()) else {
+    let Some((message, pseudo)) = start(packet, link, (source, destination), 64, kind, LENGTH + quote.len()) else {
         return false;
     };
     PARAMETER.write(message, error.parameter);
@@ -176,11 +176,11 @@ pub fn emit_error(
 /// Whether a packet is an echo request or a fragment of an echo request. A later fragment has no ICMPv6 header, so
 /// virtual reassembly must have set the port fields in its `layers`.
 pub fn is_echo_request(frame: &[u8], layers: &Layers) -> bool {
-    let told = layers.destination_port.wrapping_sub(layers.source_port) == kind::ECHO_REQUEST.into();
+    let is_request = layers.destination_port.wrapping_sub(layers.source_port) == kind::ECHO_REQUEST.into();
     layers.class == Class::Ipv6
         && layers.protocol == protocol::ICMPV6
         && match layers.fragment {
-            Fragment::Later => told,
+            Fragment::Later => is_request,
             Fragment::Whole | Fragment::First => KIND.read(layers.payload(frame)) == kind::ECHO_REQUEST,
         }
 }
@@ -192,7 +192,7 @@ pub fn answer_echo(frame: &mut [u8], layers: &Layers, source: u128) -> bool {
         return false;
     }
     let datagram = layers.datagram_mut(frame);
-    let (sender, asked) = (ipv6::SOURCE.read(datagram), ipv6::DESTINATION.read(datagram));
+    let (sender, queried) = (ipv6::SOURCE.read(datagram), ipv6::DESTINATION.read(datagram));
     ipv6::DESTINATION.write(datagram, sender);
     ipv6::SOURCE.write(datagram, source);
     ipv6::HOP_LIMIT.write(datagram, 64);
@@ -202,8 +202,8 @@ pub fn answer_echo(frame: &mut [u8], layers: &Layers, source: u128) -> bool {
     let message = layers.payload_mut(frame);
     let delta = Delta::default()
         .word((kind::ECHO_REQUEST as u16) << 8, (kind::ECHO_REPLY as u16) << 8)
-        .quad((asked >> 64) as u64, (source >> 64) as u64)
-        .quad(asked as u64, source as u64);
+        .quad((queried >> 64) as u64, (source >> 64) as u64)
+        .quad(queried as u64, source as u64);
     KIND.write(message, kind::ECHO_REPLY);
     CHECKSUM.write(message, delta.apply(CHECKSUM.read(message)));
     true

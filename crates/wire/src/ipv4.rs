@@ -57,7 +57,7 @@ pub mod option {
     /// End of the option list.
     pub const END: u8 = 0;
     /// No operation: padding of one byte.
-    pub const NOTHING: u8 = 1;
+    pub const NO_OPERATION: u8 = 1;
     /// Loose source route.
     pub const LOOSE_SOURCE_ROUTE: u8 = 131;
     /// Strict source route.
@@ -155,7 +155,7 @@ pub fn check_options(options: &[u8], refuse_source_routes: bool) -> Result<(), F
     while let Some((&kind, tail)) = rest.split_first() {
         match kind {
             option::END => break,
-            option::NOTHING => rest = tail,
+            option::NO_OPERATION => rest = tail,
             _ => {
                 let length = tail.first().copied().unwrap_or(0) as usize;
                 if length < 2 {

@@ -119,12 +119,12 @@ pub fn parse_fast(head: &[u8; 54], length: usize) -> Option<Layers> {
     let fragment = u16::from_ne_bytes([head[20], head[21]]) & (ipv4::MORE_FRAGMENTS | ipv4::FRAGMENT_OFFSET).to_be();
     let protocol = head[23];
     let tcp = protocol == protocol::TCP;
-    let least = select_unpredictable(tcp, 40, 28);
+    let min = select_unpredictable(tcp, 40, 28);
     let end = ethernet::LENGTH + total;
     let plain = kind == 0x0800_4500
         && fragment == 0
         && (tcp | (protocol == protocol::UDP))
-        && total >= least
+        && total >= min
         && end <= length.min(u16::MAX as usize);
     plain.then(|| Layers {
         l3: ethernet::LENGTH as u16,
@@ -290,7 +290,7 @@ pub(crate) fn chain_fragment(datagram: &[u8], chain: &Chain) -> Fragment {
 }
 
 fn transport(frame: &[u8], layers: &mut Layers) -> Result<(), Fault> {
-    let least = match (layers.protocol, layers.class) {
+    let min = match (layers.protocol, layers.class) {
         (protocol::TCP, _) => 20,
         (protocol::UDP | protocol::UDP_LITE, _) | (protocol::ICMP, Class::Ipv4) | (protocol::ICMPV6, Class::Ipv6) => 8,
         _ => return Ok(()),
@@ -299,7 +299,7 @@ fn transport(frame: &[u8], layers: &mut Layers) -> Result<(), Fault> {
         return Ok(());
     }
     let payload = layers.payload(frame);
-    if payload.len() < least {
+    if payload.len() < min {
         return Err(if layers.fragment == Fragment::First {
             Fault::TinyFragment
         } else {
@@ -335,12 +335,12 @@ pub(crate) fn ports(payload: &[u8], protocol: u8, flags: &mut Flags) -> Option<(
         _ => (icmpv6::flags(head[0]), icmpv6::kind::ECHO_REQUEST),
     };
     *flags = flags.with(kind);
-    let asker = u16::from_be_bytes([head[4], head[5]]);
-    let asked = asker.wrapping_add(request.into());
+    let sender = u16::from_be_bytes([head[4], head[5]]);
+    let queried = sender.wrapping_add(request.into());
     kind.has(Flags::ICMP_QUERY)
         .then_some(match kind.has(Flags::ICMP_REPLY) {
-            false => (asker, asked),
-            true => (asked, asker),
+            false => (sender, queried),
+            true => (queried, sender),
         })
 }
 

@@ -176,7 +176,7 @@ fn link_option(message: &mut [u8], offset: usize, kind: u8, address: Mac) {
 pub fn emit_solicitation(packet: &mut Packet<'_>, link: Link, source: u128, destination: u128, target: u128) -> bool {
     let length = if source == 0 { 24 } else { 32 };
     let head = (kind::NEIGHBOUR_SOLICITATION, 0);
-    let Some((message, pseudo)) = icmpv6::begin(packet, link, (source, destination), 255, head, length) else {
+    let Some((message, pseudo)) = icmpv6::start(packet, link, (source, destination), 255, head, length) else {
         return false;
     };
     TARGET.write(message, target);
@@ -197,7 +197,7 @@ pub fn emit_advertisement(
     flags: Advertised,
 ) -> bool {
     let head = (kind::NEIGHBOUR_ADVERTISEMENT, 0);
-    let Some((message, pseudo)) = icmpv6::begin(packet, link, (source, destination), 255, head, 32) else {
+    let Some((message, pseudo)) = icmpv6::start(packet, link, (source, destination), 255, head, 32) else {
         return false;
     };
     let bits = (flags.router as u32) << 31 | (flags.solicited as u32) << 30 | (flags.overriding as u32) << 29;
@@ -230,13 +230,13 @@ pub fn emit_redirect(
 ) -> bool {
     const HEAD: usize = 40;
     let known = 8 * usize::from(redirect.target_link.is_some());
-    let most = icmpv6::LONGEST_ERROR - ipv6::LENGTH - HEAD - known - 8;
-    let quoted = datagram.len().min(most) & !7;
+    let max = icmpv6::LONGEST_ERROR - ipv6::LENGTH - HEAD - known - 8;
+    let quoted = datagram.len().min(max) & !7;
     let Some(quote) = datagram.get(..quoted) else {
         return false;
     };
     let length = HEAD + known + 8 + quoted;
-    let Some((message, pseudo)) = icmpv6::begin(packet, link, ends, 255, (kind::REDIRECT, 0), length) else {
+    let Some((message, pseudo)) = icmpv6::start(packet, link, ends, 255, (kind::REDIRECT, 0), length) else {
         return false;
     };
     icmpv6::PARAMETER.write(message, 0);
@@ -302,7 +302,7 @@ pub fn emit_router(
     let mtu = if router.mtu.is_some() { 8 } else { 0 };
     let length = 16 + 8 + mtu + 32 * router.prefixes.len();
     let head = (kind::ROUTER_ADVERTISEMENT, 0);
-    let Some((message, pseudo)) = icmpv6::begin(packet, link, (source, destination), 255, head, length) else {
+    let Some((message, pseudo)) = icmpv6::start(packet, link, (source, destination), 255, head, length) else {
         return false;
     };
     Field::<u8>::at(4).write(message, router.hop_limit);
@@ -313,8 +313,8 @@ pub fn emit_router(
         Field::<u16>::at(24).write(message, (option::MTU as u16) << 8 | 1);
         Field::<u32>::at(28).write(message, mtu);
     }
-    let room = message.get_mut(24 + mtu..).unwrap_or_default();
-    for (option, prefix) in room.chunks_exact_mut(32).zip(router.prefixes) {
+    let options = message.get_mut(24 + mtu..).unwrap_or_default();
+    for (option, prefix) in options.chunks_exact_mut(32).zip(router.prefixes) {
         Field::<u16>::at(0).write(option, (option::PREFIX as u16) << 8 | 4);
         Field::<u8>::at(2).write(option, prefix.length);
         Field::<u8>::at(3).write(option, (prefix.on_link as u8) << 7 | (prefix.autonomous as u8) << 6);

@@ -17,7 +17,7 @@ pub enum Checksums {
     BadL4 = 3,
     /// The packet of a local sender requires checksum offload: the L4 checksum field contains the folded sum of the
     /// pseudo-header.
-    LeftToOffload = 4,
+    PartialChecksum = 4,
 }
 
 /// Position of a frame in its buffer, and its checksum state. The layout is fixed, because the owner of the buffer,
@@ -36,39 +36,42 @@ pub struct Window {
 /// A frame borrowed for the duration of a burst, with the free bytes before and after it.
 #[derive(Debug)]
 pub struct Packet<'a> {
-    room: &'a mut [u8],
+    data_room: &'a mut [u8],
     window: &'a mut Window,
 }
 
 impl<'a> Packet<'a> {
     /// Creates a packet from a buffer and a window. A window that exceeds the buffer is reduced to the buffer.
     #[inline(always)]
-    pub fn new(room: &'a mut [u8], window: &'a mut Window) -> Self {
-        let limit = room.len().min(u16::MAX as usize) as u16;
+    pub fn new(data_room: &'a mut [u8], window: &'a mut Window) -> Self {
+        let limit = data_room.len().min(u16::MAX as usize) as u16;
         window.start = window.start.min(limit);
         window.length = window.length.min(limit - window.start);
-        Self { room, window }
+        Self { data_room, window }
     }
 
     /// Creates a packet from a buffer and a window. The packet is empty if the window exceeds the buffer, which the
     /// owner of the buffer should prevent.
     #[inline(always)]
-    pub fn within(room: &'a mut [u8], window: &'a mut Window) -> Self {
-        Self { room, window }
+    pub fn within(data_room: &'a mut [u8], window: &'a mut Window) -> Self {
+        Self { data_room, window }
     }
 
     /// An empty packet without a buffer, used as a placeholder.
     #[inline(always)]
     pub fn empty(window: &'a mut Window) -> Self {
         *window = Window::default();
-        Self { room: &mut [], window }
+        Self {
+            data_room: &mut [],
+            window,
+        }
     }
 
     /// Bytes of the frame.
     #[inline(always)]
     pub fn bytes(&self) -> &[u8] {
         let start = self.window.start as usize;
-        self.room
+        self.data_room
             .get(start..start + self.window.length as usize)
             .unwrap_or_default()
     }
@@ -77,7 +80,7 @@ impl<'a> Packet<'a> {
     #[inline(always)]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let start = self.window.start as usize;
-        self.room
+        self.data_room
             .get_mut(start..start + self.window.length as usize)
             .unwrap_or_default()
     }
@@ -113,8 +116,8 @@ impl<'a> Packet<'a> {
     /// Free bytes after the frame.
     #[inline(always)]
     pub fn tailroom(&self) -> usize {
-        let room = self.room.len().min(u16::MAX as usize);
-        room.saturating_sub(self.window.start as usize + self.len())
+        let data_room = self.data_room.len().min(u16::MAX as usize);
+        data_room.saturating_sub(self.window.start as usize + self.len())
     }
 
     /// Extends the frame by `bytes` at the front. Returns false, without effect, if the headroom is too small.
@@ -143,7 +146,7 @@ impl<'a> Packet<'a> {
     /// and must not leak to another link. A frame of minimum length keeps its length, and its padding is zeroed (RFC
     /// 894, RFC 1042).
     #[inline(never)]
-    pub fn cut_trailer(&mut self, end: usize) {
+    pub fn trim_trailer(&mut self, end: usize) {
         if end >= self.len() {
             return;
         }
@@ -153,10 +156,10 @@ impl<'a> Packet<'a> {
         // Fast path for TCP segments without data, the most frequent frames with padding. Their padding lies in the
         // last 8 bytes.
         if let Some(last) = frame.last_chunk_mut::<8>()
-            && let kept = (end + 8).wrapping_sub(length)
-            && kept < 8
+            && let stripped = (end + 8).wrapping_sub(length)
+            && stripped < 8
         {
-            *last = (u64::from_le_bytes(*last) & ((1 << (8 * kept)) - 1)).to_le_bytes();
+            *last = (u64::from_le_bytes(*last) & ((1 << (8 * stripped)) - 1)).to_le_bytes();
         } else if let Some(padding) = frame.get_mut(end..) {
             padding.fill(0);
         }

@@ -18,12 +18,12 @@ use crate::validity::{self, Validity};
 /// VLAN tags, which are not checked.
 #[inline(always)]
 pub fn plain4(frame: &[u8], tags: usize, checksums: Checksums, mac: &Mac) -> Option<Layers> {
-    let (frame, ours) = behind(frame, tags, mac)?;
+    let (frame, is_local) = behind(frame, tags, mac)?;
     let head: &[u8; 54] = frame.first_chunk()?;
-    let layers = layers::parse_fast(head, frame.len()).filter(|_| ours)?;
+    let layers = layers::parse_fast(head, frame.len()).filter(|_| is_local)?;
     let network = head.last_chunk::<40>()?.first_chunk()?;
-    let room = layers.end.wrapping_sub(layers.l4);
-    let good = validity::has_valid_fields(network, layers.protocol, room, layers.tcp_flags)
+    let payload_length = layers.end.wrapping_sub(layers.l4);
+    let good = validity::has_valid_fields(network, layers.protocol, payload_length, layers.tcp_flags)
         && (checksums == Checksums::Vouched
             || (checksums == Checksums::Unverified && validity::has_valid_checksums(frame, layers, network)));
     good.then(|| shifted(layers, tags))
@@ -33,9 +33,11 @@ pub fn plain4(frame: &[u8], tags: usize, checksums: Checksums, mac: &Mac) -> Opt
 /// not its MAC addresses. The frame's length fits the 16-bit offsets in `Layers`.
 #[inline(always)]
 fn behind<'f>(frame: &'f [u8], tags: usize, mac: &Mac) -> Option<(&'f [u8], bool)> {
-    let ours = frame.first_chunk()? == mac;
+    let is_local = frame.first_chunk()? == mac;
     let longest = u16::MAX as usize;
-    frame.get(4 * tags..frame.len().min(longest)).map(|frame| (frame, ours))
+    frame
+        .get(4 * tags..frame.len().min(longest))
+        .map(|frame| (frame, is_local))
 }
 
 /// Adds the length of the VLAN tags to the offsets of layers.
@@ -114,20 +116,20 @@ fn has_valid_checksums(frame: &[u8]) -> bool {
 #[inline(always)]
 pub fn plain6(frame: &[u8], tags: usize, checksums: Checksums, mac: &Mac) -> Option<Layers> {
     const L4: usize = ethernet::LENGTH + ipv6::LENGTH;
-    let (frame, ours) = behind(frame, tags, mac)?;
+    let (frame, is_local) = behind(frame, tags, mac)?;
     let head: &[u8; L4 + 20] = frame.first_chunk()?;
     let (link, datagram) = head.split_first_chunk::<{ ethernet::LENGTH }>()?;
     let (network, transport) = datagram.split_first_chunk::<{ ipv6::LENGTH }>()?;
-    let room = u16::from_be_bytes([network[4], network[5]]);
-    let end = L4 + room as usize;
+    let payload_length = u16::from_be_bytes([network[4], network[5]]);
+    let end = L4 + payload_length as usize;
     let protocol = network[6];
     let tcp = protocol == protocol::TCP;
-    let least = select_unpredictable(tcp, 20, 8);
-    let placed = ours
+    let min = select_unpredictable(tcp, 20, 8);
+    let placed = is_local
         && link[12..] == ethertype::IPV6.to_be_bytes()
         && network[0] >> 4 == 6
         && (tcp | (protocol == protocol::UDP))
-        && room >= least
+        && payload_length >= min
         && end <= frame.len();
     if !placed {
         return None;
@@ -147,15 +149,16 @@ pub fn plain6(frame: &[u8], tags: usize, checksums: Checksums, mac: &Mac) -> Opt
         flags: Flags::PLAIN,
     };
     let (source, destination) = (ipv6::SOURCE.read(network), ipv6::DESTINATION.read(network));
-    let good = validity::has_valid_lengths(transport.first_chunk()?, protocol, room, layers.tcp_flags)
+    let good = validity::has_valid_lengths(transport.first_chunk()?, protocol, payload_length, layers.tcp_flags)
         && validity::martian6(source, destination, &layers).is_ok()
-        && (checksums == Checksums::Vouched || (checksums == Checksums::Unverified && sum_is_right(frame, layers)));
+        && (checksums == Checksums::Vouched
+            || (checksums == Checksums::Unverified && has_valid_checksum(frame, layers)));
     good.then(|| shifted(layers, tags))
 }
 
 /// Whether the transport checksum of a plain IPv6 packet is correct.
 #[inline(never)]
-fn sum_is_right(frame: &[u8], layers: Layers) -> bool {
+fn has_valid_checksum(frame: &[u8], layers: Layers) -> bool {
     let (datagram, payload) = (layers.datagram(frame), layers.payload(frame));
     validity::transport_checksum(datagram, payload, Checksums::Unverified, &layers) == Ok(Validity::Valid)
 }

@@ -65,11 +65,11 @@ fn quoted_with(frame: &[u8], layers: &Layers, ports_end: usize) -> Result<Quoted
         return Err(Fault::QuotedFragment);
     }
     let payload = quote.payload(frame);
-    let least = match quote.protocol {
+    let min = match quote.protocol {
         protocol::TCP | protocol::UDP | protocol::UDP_LITE => ports_end,
         _ => 8,
     };
-    if payload.len() < least {
+    if payload.len() < min {
         return Err(Fault::ShortQuote);
     }
     let has_ports = match quote.protocol {

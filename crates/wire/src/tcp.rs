@@ -42,7 +42,7 @@ pub mod option {
     /// End of the option list.
     pub const END: u8 = 0;
     /// No operation: padding of one byte.
-    pub const NOTHING: u8 = 1;
+    pub const NO_OPERATION: u8 = 1;
     /// Maximum segment size.
     pub const MAXIMUM_SEGMENT_SIZE: u8 = 2;
     /// Window scale (RFC 7323, 2.2).
@@ -68,7 +68,7 @@ impl<B: AsRef<[u8]>> Tcp<B> {
         loop {
             match *options.get(at)? {
                 option::END => return None,
-                option::NOTHING => at += 1,
+                option::NO_OPERATION => at += 1,
                 kind => {
                     let length = *options.get(at + 1)? as usize;
                     if length < 2 {
@@ -206,7 +206,7 @@ impl Reset {
     /// Writes a reset between two IPv4 addresses to `packet`. Returns false, without effect, if the buffer is too
     /// small.
     pub fn emit4(self, packet: &mut Packet<'_>, link: Link, source: u32, destination: u32) -> bool {
-        let body = ethernet::begin(packet, link, ethertype::IPV4, ipv4::LENGTH + LENGTH);
+        let body = ethernet::start(packet, link, ethertype::IPV4, ipv4::LENGTH + LENGTH);
         let Some((header, message)) = body.and_then(|body| body.split_at_mut_checked(ipv4::LENGTH)) else {
             return false;
         };
@@ -226,7 +226,7 @@ impl Reset {
     /// Writes a reset between two IPv6 addresses to `packet`. Returns false, without effect, if the buffer is too
     /// small.
     pub fn emit6(self, packet: &mut Packet<'_>, link: Link, source: u128, destination: u128) -> bool {
-        let body = ethernet::begin(packet, link, ethertype::IPV6, ipv6::LENGTH + LENGTH);
+        let body = ethernet::start(packet, link, ethertype::IPV6, ipv6::LENGTH + LENGTH);
         let Some((header, message)) = body.and_then(|body| body.split_at_mut_checked(ipv6::LENGTH)) else {
             return false;
         };

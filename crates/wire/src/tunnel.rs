@@ -232,16 +232,16 @@ mod tests {
 
     #[test]
     fn marks_of_a_datagram_change_with_its_checksum() {
-        let mut four = vec![0; 20];
-        (four[0], four[1], four[8]) = (0x45, 0xb8 | 2, 64);
-        Ipv4::new(&mut four).unwrap().fill_checksum();
-        assert!(copy_ecn(ethertype::IPV4, &mut four, 3));
-        assert_eq!(0xb8 | 3, four[1]);
-        assert!(Ipv4::new(&four).unwrap().has_valid_checksum());
-        let mut six = vec![0; 40];
-        ipv6::VERSION_CLASS_FLOW.write(&mut six, 0x6b82_1234 | 2 << 20);
-        assert!(copy_ecn(ethertype::IPV6, &mut six, 1));
-        assert_eq!(0x6b92_1234, ipv6::VERSION_CLASS_FLOW.read(&six));
+        let mut v4 = vec![0; 20];
+        (v4[0], v4[1], v4[8]) = (0x45, 0xb8 | 2, 64);
+        Ipv4::new(&mut v4).unwrap().fill_checksum();
+        assert!(copy_ecn(ethertype::IPV4, &mut v4, 3));
+        assert_eq!(0xb8 | 3, v4[1]);
+        assert!(Ipv4::new(&v4).unwrap().has_valid_checksum());
+        let mut v6 = vec![0; 40];
+        ipv6::VERSION_CLASS_FLOW.write(&mut v6, 0x6b82_1234 | 2 << 20);
+        assert!(copy_ecn(ethertype::IPV6, &mut v6, 1));
+        assert_eq!(0x6b92_1234, ipv6::VERSION_CLASS_FLOW.read(&v6));
         assert!(!copy_ecn(ethertype::IPV4, &mut [0; 20], 3));
         assert!(copy_ecn(ethertype::ARP, &mut [0; 28], 3));
     }

@@ -46,7 +46,7 @@ pub enum Validity {
     Valid,
     /// The packet is valid, but requires checksum offload: its TCP or UDP checksum field contains the folded sum of the
     /// pseudo-header. [`complete_checksum`] computes the checksum.
-    LeftToOffload,
+    PartialChecksum,
 }
 
 /// Validates a packet that [`crate::layers::parse`] has parsed. Checksums are verified only if the device has not
@@ -76,27 +76,27 @@ pub fn validate(frame: &[u8], checksums: Checksums, layers: &Layers, policy: &Po
 /// Whether the fields of a plain packet are valid, and its addresses certainly not martian. `head` starts with the IP
 /// header. Checksums are not verified.
 #[inline(always)]
-pub(crate) fn has_valid_fields(head: &[u8; 34], protocol: u8, room: u16, tcp_flags: u8) -> bool {
+pub(crate) fn has_valid_fields(head: &[u8; 34], protocol: u8, payload_length: u16, tcp_flags: u8) -> bool {
     let Some(transport) = head.last_chunk() else {
         return false;
     };
     let suspect = SUSPECT[head[12] as usize] & BAD_SOURCE | SUSPECT[head[16] as usize] & BAD_DESTINATION;
     let (source, destination) = (&head[12..16], &head[16..20]);
-    has_valid_lengths(transport, protocol, room, tcp_flags) && suspect == 0 && source != destination
+    has_valid_lengths(transport, protocol, payload_length, tcp_flags) && suspect == 0 && source != destination
 }
 
 /// Whether the lengths and flags of a TCP or UDP header are valid for the packet. The code does not branch on the
 /// protocol, because a branch on TCP or UDP would be mispredicted often.
 #[inline(always)]
-pub(crate) fn has_valid_lengths(transport: &[u8; 14], protocol: u8, room: u16, tcp_flags: u8) -> bool {
+pub(crate) fn has_valid_lengths(transport: &[u8; 14], protocol: u8, payload_length: u16, tcp_flags: u8) -> bool {
     let tcp = protocol == protocol::TCP;
     let data_offset = u16::from(transport[12] >> 4) * 4;
     let length = u16::from_be_bytes([transport[4], transport[5]]);
     let claimed = select_unpredictable(tcp, data_offset, length);
-    let least = select_unpredictable(tcp, tcp::LENGTH as u16, udp::LENGTH as u16);
+    let min = select_unpredictable(tcp, tcp::LENGTH as u16, udp::LENGTH as u16);
     // Substitute valid TCP flags for UDP, which has no flags.
     let flags = select_unpredictable(tcp, tcp_flags, flag::ACK);
-    claimed >= least && claimed <= room && !has_invalid_flags(flags)
+    claimed >= min && claimed <= payload_length && !has_invalid_flags(flags)
 }
 
 /// For each value of an address's first byte: whether the address may be invalid as a source or destination.
@@ -204,7 +204,7 @@ fn validate_any(frame: &[u8], checksums: Checksums, layers: &Layers, policy: &Po
                 transport_checksum(datagram, payload, checksums, layers)
             }
         }
-        _ if checksums == Checksums::LeftToOffload => Err(Fault::OffloadOnFragment),
+        _ if checksums == Checksums::PartialChecksum => Err(Fault::OffloadOnFragment),
         Fragment::First if !policy.headers => Ok(Validity::Valid),
         Fragment::First => match transport(payload, layers) {
             Err(Fault::BadTcpOffset) => Err(Fault::TinyFragment),
@@ -257,15 +257,15 @@ fn network6(datagram: &[u8], checksums: Checksums, layers: &Layers, policy: &Pol
         let field = ipv6::fragment::Fragment::new(datagram.get(at..).unwrap_or_default()).ok_or(Fault::BadOptions)?;
         let length = datagram.len().saturating_sub(at + ipv6::fragment::LENGTH);
         // The maximum length applies to the reassembled datagram, which includes all headers before the fragment header.
-        let most = (u16::MAX as usize).saturating_sub(at.saturating_sub(ipv6::LENGTH));
-        fragment(layers, field.offset(), field.more(), length, most)?;
+        let max = (u16::MAX as usize).saturating_sub(at.saturating_sub(ipv6::LENGTH));
+        fragment(layers, field.offset(), field.more(), length, max)?;
     }
     Ok(chain.segments_left)
 }
 
-/// Validates a fragment with `length` payload bytes at `offset`. The reassembled payload must not exceed `most` bytes.
-fn fragment(layers: &Layers, offset: usize, more: bool, length: usize, most: usize) -> Result<(), Fault> {
-    if offset + length > most {
+/// Validates a fragment with `length` payload bytes at `offset`. The reassembled payload must not exceed `max` bytes.
+fn fragment(layers: &Layers, offset: usize, more: bool, length: usize, max: usize) -> Result<(), Fault> {
+    if offset + length > max {
         return Err(Fault::FragmentTooLong);
     }
     if more && (length == 0 || !length.is_multiple_of(8)) {
@@ -282,8 +282,8 @@ fn fragment(layers: &Layers, offset: usize, more: bool, length: usize, most: usi
 /// rejected.
 fn martian4(source: u32, destination: u32, layers: &Layers, reserved: bool) -> Result<(), Fault> {
     let is_host = |address: u32| !reserved && address >> 28 == 0xf && address != u32::MAX;
-    let asks = layers.protocol == protocol::UDP && layers.destination_port == 67 && destination == u32::MAX;
-    if is_suspect(source, 224) && !(source == 0 && asks) && !is_host(source) {
+    let is_request = layers.protocol == protocol::UDP && layers.destination_port == 67 && destination == u32::MAX;
+    if is_suspect(source, 224) && !(source == 0 && is_request) && !is_host(source) {
         return Err(Fault::MartianSource);
     }
     if is_suspect(destination, 240) && destination != u32::MAX && !is_host(destination) {
@@ -376,7 +376,7 @@ fn covered(datagram: &[u8], payload: &[u8], layers: &Layers) -> Option<Covered> 
     };
     // The pseudo-header of UDP-Lite contains the length of the whole packet, independent of the coverage (RFC 3828,
     // section 3.1).
-    let told = if layers.protocol == protocol::UDP_LITE {
+    let covered_bytes = if layers.protocol == protocol::UDP_LITE {
         payload.len()
     } else {
         length
@@ -387,13 +387,13 @@ fn covered(datagram: &[u8], payload: &[u8], layers: &Layers) -> Option<Covered> 
             ipv4::SOURCE.read(datagram),
             ipv4::DESTINATION.read(datagram),
             layers.protocol,
-            told as u16,
+            covered_bytes as u16,
         ),
         _ => checksum::pseudo6(
             ipv6::SOURCE.read(datagram),
             ipv6::DESTINATION.read(datagram),
             layers.protocol,
-            told as u16,
+            covered_bytes as u16,
         ),
     };
     Some(Covered { field, length, pseudo })
@@ -413,8 +413,8 @@ pub(crate) fn transport_checksum(
         Checksums::Vouched => return Ok(Validity::Valid),
         Checksums::BadL4 | Checksums::Unverified if none() => return Ok(Validity::Valid),
         Checksums::BadL4 | Checksums::BadL3 => return Err(Fault::BadTransportChecksum),
-        Checksums::LeftToOffload if port_protocol => return Ok(Validity::LeftToOffload),
-        Checksums::LeftToOffload | Checksums::Unverified => {}
+        Checksums::PartialChecksum if port_protocol => return Ok(Validity::PartialChecksum),
+        Checksums::PartialChecksum | Checksums::Unverified => {}
     }
     let Some(covered) = covered(datagram, payload, layers) else {
         return Ok(Validity::Valid);
@@ -426,7 +426,7 @@ pub(crate) fn transport_checksum(
     if checksum::add(sum, covered.pseudo) == 0xffff && !is_missing {
         Ok(Validity::Valid)
     } else if port_protocol && field == covered.pseudo {
-        Ok(Validity::LeftToOffload)
+        Ok(Validity::PartialChecksum)
     } else {
         Err(Fault::BadTransportChecksum)
     }

@@ -98,8 +98,8 @@ pub fn push(packet: &mut Packet<'_>, tag: Tag) -> bool {
     if let Some(head) = frame.first_chunk_mut::<16>() {
         head.copy_within(4..16, 0);
         let ([a, b], [c, d]) = (tag.protocol.to_be_bytes(), tag.control.to_be_bytes());
-        if let Some(room) = head.last_chunk_mut::<4>() {
-            *room = [a, b, c, d];
+        if let Some(tag_bytes) = head.last_chunk_mut::<4>() {
+            *tag_bytes = [a, b, c, d];
         }
     }
     true

@@ -75,7 +75,7 @@ fn errors_quote_what_576_and_1280_bytes_hold() {
         parse(&sent).unwrap().key4(&sent, 1),
         quoted(&bytes, &layers).unwrap().key4(&bytes, 1)
     );
-    assert!(!icmp::may_report(&bytes, &layers));
+    assert!(!icmp::may_send_error(&bytes, &layers));
 
     let sent = udp6("[2001:db8::1]:1", "[2001:db8:1::1]:2").payload(&[7; 1400]).build();
     let datagram = parse(&sent).unwrap().datagram(&sent);
@@ -87,14 +87,14 @@ fn errors_quote_what_576_and_1280_bytes_hold() {
         (2, 0, 1300u32.to_be_bytes(), datagram[..1232].to_vec()),
         message(&bytes)
     );
-    assert!(!icmpv6::may_report(&bytes, &parse(&bytes).unwrap(), true));
+    assert!(!icmpv6::may_send_error(&bytes, &parse(&bytes).unwrap(), true));
 }
 
 #[test]
 fn errors_may_be_sent_about_packets_of_single_hosts_only() {
     let may = |frame: Frame| {
         let bytes = frame.build();
-        icmp::may_report(&bytes, &parse(&bytes).unwrap())
+        icmp::may_send_error(&bytes, &parse(&bytes).unwrap())
     };
     assert!(may(udp4("10.0.0.1:1", "192.0.2.1:2")));
     assert!(may(icmp4_echo("10.0.0.1", "192.0.2.1", 1, 1)));
@@ -110,8 +110,8 @@ fn errors_may_be_sent_about_packets_of_single_hosts_only() {
     assert_eq!(
         (false, true),
         (
-            icmpv6::may_report(&group, &layers, false),
-            icmpv6::may_report(&group, &layers, true)
+            icmpv6::may_send_error(&group, &layers, false),
+            icmpv6::may_send_error(&group, &layers, true)
         )
     );
 }

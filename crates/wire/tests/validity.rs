@@ -218,11 +218,14 @@ fn validity_of_faults_by_device_names_them() {
     let bytes = tcp().build();
     assert_eq!(Err(Fault::BadHeaderChecksum), verdict(&bytes, Checksums::BadL3));
     assert_eq!(Err(Fault::BadTransportChecksum), verdict(&bytes, Checksums::BadL4));
-    assert_eq!(Ok(Validity::LeftToOffload), verdict(&bytes, Checksums::LeftToOffload));
+    assert_eq!(
+        Ok(Validity::PartialChecksum),
+        verdict(&bytes, Checksums::PartialChecksum)
+    );
     let fragment = udp().fragment(0, true, 1).payload(&[0; 16]).build();
     assert_eq!(
         Err(Fault::OffloadOnFragment),
-        verdict(&fragment, Checksums::LeftToOffload)
+        verdict(&fragment, Checksums::PartialChecksum)
     );
 }
 
@@ -329,7 +332,7 @@ fn checksum_left_to_offload_is_told_and_completed() {
         let at = layers.l4 as usize + if layers.protocol == 6 { 16 } else { 6 };
         let mut left = right.clone();
         left[at..at + 2].copy_from_slice(&pseudo.to_be_bytes());
-        assert_eq!(Ok(Validity::LeftToOffload), verdict(&left, Checksums::Unverified));
+        assert_eq!(Ok(Validity::PartialChecksum), verdict(&left, Checksums::Unverified));
         complete_checksum(&mut left, &layers);
         assert_eq!(right, left);
     }

@@ -301,7 +301,7 @@ fn inspect(
             Direction::Forward => ends,
             Direction::Reverse => ends.reversed(),
         };
-        bucket.inspector.begin_flow(handle, client, 0, now.nanoseconds);
+        bucket.inspector.start_flow(handle, client, 0, now.nanoseconds);
         bucket.flows.try_push((*key, handle)).ok()?;
         Some(handle)
     });

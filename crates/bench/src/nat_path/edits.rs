@@ -118,7 +118,7 @@ fn keep_on(
             took.push((tsc::now() - start) as f64);
         }
         editor.rest(plane);
-        if plane.follow_changes(now()).is_some() {
+        if plane.publish_changes(now()).is_some() {
             plane.collect();
         }
     }
@@ -336,7 +336,7 @@ pub fn edits(bench: &mut Bench<'_, '_>, sessions: u32, inside: Inside) -> Result
         devices,
     } = gateway;
     // Sessions are revalidated for the new routes before the measurement.
-    plane.follow_changes(rounds.clock.now());
+    plane.publish_changes(rounds.clock.now());
     let (mut random, direction, mut runs) = (Random(SEED), Direction::Both, Runs::default());
     for _ in 0..bench.runs {
         let mut draw = |port| drawn::<Written>(&mut random, sessions, flows, port);

@@ -195,7 +195,7 @@ impl Style {
         }
         let blocks = |size| Blocks {
             size,
-            most: 8,
+            max: 8,
             spare: true,
         };
         let pool = Pool {
@@ -332,7 +332,7 @@ impl Layout {
     pub fn plane(self, policy: Snapshot, routes: &[RouteSet]) -> Result<ControlPlane, Failure> {
         let steering = Steering::seeded(self.shards, &self.steering, 0x0f1e_2d3c_4b5a_6978).ok_or("shards")?;
         let setup = StartParameters {
-            owners: ShardOwners::dealt(steering.shards(), &self.stages.all(Part::Session, self.workers)).into(),
+            owners: ShardOwners::distribute(steering.shards(), &self.stages.all(Part::Session, self.workers)).into(),
             steering,
             stages: self.stages,
             assist: self.assist,
@@ -351,7 +351,7 @@ impl Layout {
             events: Default::default(),
             interfaces: 0,
             subscribers: SubscriberCapacity {
-                most: self.subscribers,
+                max: self.subscribers,
                 blocks: self.subscribers,
                 ..SubscriberCapacity::default()
             },

@@ -99,7 +99,7 @@ impl Homes {
         };
         let rows = (0..self.sites).step_by(OF_SERVICE as usize).map(row).collect();
         let settings = SiteSettings {
-            doors: vec![(0, SiteKey::Tags(rows))],
+            access_interfaces: vec![(0, SiteKey::Tags(rows))],
             publics: vec![1],
             relays: Vec::new(),
         };

@@ -53,8 +53,8 @@ impl Graph {
         }
         let count = |name: &str| Action::Count(name.into());
         let classify = Action::Classify {
-            four: names()?,
-            six: names()?,
+            v4: names()?,
+            v6: names()?,
             to: "names".into(),
         };
         let chain = |name: &str, actions: Vec<Action>| Chain {

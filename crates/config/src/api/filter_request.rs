@@ -14,7 +14,7 @@ macro_rules! request {
         $key:ident: $type:ty {
             field: $field:ident, $value:literal;
             guide: $guide:literal;
-            request: { $($asked:ty, $placeholder:literal, $question:tt)? }
+            request: { $($value_type:ty, $placeholder:literal, $question:tt)? }
             import: $import:tt
         }
     )+) => {
@@ -61,7 +61,7 @@ macro_rules! request {
                 #[doc = $question]
                 #[arg(long, value_name = $placeholder, requires = "packet")]
                 #[serde(skip_serializing_if = "Option::is_none")]
-                pub $key: Option<$asked>,
+                pub $key: Option<$value_type>,
             )?)+
             /// With --match: mark of the session, such as 0x10.
             #[arg(long, value_name = "MARK", requires = "packet")]
@@ -72,7 +72,7 @@ macro_rules! request {
         impl FilterRequest {
             /// The header fields of the packet that are specified in the request.
             pub fn header_fields(&self) -> impl Iterator<Item = (Field, Option<u32>)> {
-                [$($((Field::$field, self.$key.map(<u32 as From<$asked>>::from)),)?)+].into_iter()
+                [$($((Field::$field, self.$key.map(<u32 as From<$value_type>>::from)),)?)+].into_iter()
             }
         }
     };

@@ -43,7 +43,7 @@ pub use packet_filter::{
     Decision, EditAnswer, FilterRule, Hits, InsertPlace, InsertRequest, Packet, PacketFilter, RemoveRequest,
 };
 pub use packets::{CaptureDirection, CaptureRequest, CaptureSource, Pcapng, TraceRecord, TraceRequest, TraceStep};
-pub use routers::{RouteFilter, RouteOrigin, RouteTeller, Router, RouterFilter, RouterHost};
+pub use routers::{RouteFeedStatus, RouteFilter, RouteOrigin, Router, RouterFilter, RouterHost};
 pub use sets::{Element, Set, SetAnswer, SetFilter, SetRequest, Sets};
 pub use show::{
     Bridge, BridgeSide, Core, Counter, Drop, Endpoint, Flow, Initiator, Interface, Neighbour, Route, Session, Status,
@@ -54,7 +54,7 @@ pub use uplinks::{Uplink, UplinkTarget};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use crate::diagnosis::Complaint;
+use crate::diagnosis::Finding;
 use crate::difference::Change;
 
 /// A request without parameters.
@@ -113,7 +113,7 @@ pub enum ApplyAnswer {
         /// Differences from the previous configuration.
         changes: Vec<Change>,
         /// Advice about unusual settings.
-        advice: Vec<Complaint>,
+        advice: Vec<Finding>,
         /// Changed inspection rules, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         rules: Option<AppliedRules>,
@@ -122,7 +122,7 @@ pub enum ApplyAnswer {
     #[serde(rename_all = "kebab-case")]
     Refused {
         /// Problems of the configuration.
-        complaints: Vec<Complaint>,
+        complaints: Vec<Finding>,
     },
     /// The configuration is valid, but requires a restart. The previous configuration remains active.
     #[serde(rename_all = "kebab-case")]

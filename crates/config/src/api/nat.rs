@@ -167,7 +167,7 @@ fn or_any<T: ToString>(value: Option<T>) -> String {
 
 impl Rule {
     /// Text with the action and its target.
-    fn deed(&self) -> String {
+    fn action_text(&self) -> String {
         let action = match self.action {
             RuleAction::Pool => "pool",
             RuleAction::Static => "static",
@@ -203,7 +203,7 @@ impl Row for Rule {
             }
         }),
         Column::text("OUT", |row| or_any(row.out.as_ref())),
-        Column::text("ACTION", Self::deed),
+        Column::text("ACTION", Self::action_text),
         Column::number("FLOWS", |row| grouped(row.flows)),
     ];
 }

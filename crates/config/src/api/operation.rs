@@ -276,8 +276,8 @@ mod tests {
 
     #[test]
     fn every_operation_has_a_path_of_its_own_and_help() {
-        let paths: HashSet<_> = ALL.iter().map(|operation| operation.path).collect();
-        assert_eq!(ALL.len(), paths.len());
+        let operation_paths: HashSet<_> = ALL.iter().map(|operation| operation.path).collect();
+        assert_eq!(ALL.len(), operation_paths.len());
         for operation in ALL {
             let Description { path, kind, .. } = operation;
             assert!(path.starts_with("/v1/"), "{path}");

@@ -9,7 +9,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::column::{Column, Row, grouped, word};
-use crate::diagnosis::Complaint;
+use crate::diagnosis::Finding;
 use crate::schema::{Action, Matcher, Verdict};
 use crate::value::IpProtocol;
 
@@ -174,7 +174,7 @@ pub enum EditAnswer {
     /// The rules are invalid, and the filter is unchanged.
     Refused {
         /// Problems of the rules.
-        complaints: Vec<Complaint>,
+        complaints: Vec<Finding>,
     },
 }
 

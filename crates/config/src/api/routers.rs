@@ -98,10 +98,10 @@ pub struct Router {
     pub refused_next_hops: u64,
     /// Status of the FPM feed, if one is configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fpm: Option<RouteTeller>,
+    pub fpm: Option<RouteFeedStatus>,
     /// Status of the kernel feed, if the namespace's routes are used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kernel: Option<RouteTeller>,
+    pub kernel: Option<RouteFeedStatus>,
     /// Host stack of the router, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<RouterHost>,
@@ -119,7 +119,7 @@ impl Row for Router {
         Column::number("DROPPED", |row| grouped(row.dropped)),
         Column::number("WEIGHT", |row| or_dash(row.weight)),
         Column::number("SHARE", |row| format!("{:.1} %", row.share * 100.0)),
-        Column::number("KEPT OUT", |row| grouped(row.kept_out())),
+        Column::number("KEPT OUT", |row| grouped(row.rejected())),
         Column::text("HOST", |row| or_dash(row.host.as_ref().map(|host| &host.namespace))),
         Column::text("ROUTES FROM", Self::routes_from),
         Column::text("INTERFACES", |row| row.interfaces.join(" ")),
@@ -128,9 +128,9 @@ impl Row for Router {
 
 impl Router {
     /// Number of packets that were rejected because of the router's share or rate.
-    fn kept_out(&self) -> u64 {
-        let kept_out = ["over-share", "rate-limited"];
-        let drops = self.drops.iter().filter(|drops| kept_out.contains(&&*drops.name));
+    fn rejected(&self) -> u64 {
+        let rejected = ["over-share", "rate-limited"];
+        let drops = self.drops.iter().filter(|drops| rejected.contains(&&*drops.name));
         drops.map(|drops| drops.count).sum()
     }
 
@@ -144,9 +144,9 @@ impl Router {
             }
         });
         let counts = counts.collect::<Vec<_>>().join(", ");
-        let told = |name: &str, teller: &Option<RouteTeller>| teller.as_ref().map(|teller| teller.standing(name));
-        let tellers = [told("fpm", &self.fpm), told("kernel", &self.kernel)];
-        let parts = [counts].into_iter().chain(tellers.into_iter().flatten());
+        let status = |name: &str, feed: &Option<RouteFeedStatus>| feed.as_ref().map(|feed| feed.summary(name));
+        let feeds = [status("fpm", &self.fpm), status("kernel", &self.kernel)];
+        let parts = [counts].into_iter().chain(feeds.into_iter().flatten());
         parts.collect::<Vec<_>>().join("; ")
     }
 }
@@ -166,10 +166,10 @@ pub struct RouteOrigin {
 /// Status of a route feed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct RouteTeller {
-    /// State of the feed: `absent`, `replaying`, `settled` or `gone`.
+pub struct RouteFeedStatus {
+    /// State of the feed: `absent`, `replaying`, `settled` or `removed`.
     pub state: String,
-    /// Seconds since the peer connected. In state `gone`, seconds since the peer disconnected.
+    /// Seconds since the peer connected. In state `removed`, seconds since the peer disconnected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<u64>,
     /// Listening address. Absent until the socket is open.
@@ -201,9 +201,9 @@ pub struct RouteTeller {
     pub not_followed: Vec<Counter>,
 }
 
-impl RouteTeller {
+impl RouteFeedStatus {
     /// The status of the feed as text.
-    fn standing(&self, name: &str) -> String {
+    fn summary(&self, name: &str) -> String {
         let since = self.since.map_or(String::new(), |since| format!(" {}", age(since)));
         let peer = self.peer.as_ref().map_or(String::new(), |peer| format!(" {peer}"));
         let refused = match self.refused {
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn feed_is_described_by_what_an_operator_asks_of_its_state() {
-        let teller = |state: &str| RouteTeller {
+        let feed = |state: &str| RouteFeedStatus {
             state: state.into(),
             since: Some(75),
             listens: Some("127.0.0.1:2620".into()),
@@ -266,15 +266,15 @@ mod tests {
             withdrawn: 0,
             not_followed: Vec::new(),
         };
-        let absent = RouteTeller {
+        let absent = RouteFeedStatus {
             since: None,
-            ..teller("absent")
+            ..feed("absent")
         };
-        let settled = RouteTeller {
+        let settled = RouteFeedStatus {
             peer: Some("192.0.2.7:40000".into()),
-            ..teller("settled")
+            ..feed("settled")
         };
-        let gone = RouteTeller {
+        let removed = RouteFeedStatus {
             stale_for: Some(45),
             refused: 3,
             refused_by: vec![
@@ -287,18 +287,18 @@ mod tests {
                     count: 1,
                 },
             ],
-            ..teller("gone")
+            ..feed("gone")
         };
         let texts = [
             ("fpm listens at 127.0.0.1:2620", absent),
             ("fpm 192.0.2.7:40000 settled 1m 15s", settled),
             (
                 "fpm disconnected 1m 15s, its routes are removed in 45s, 3 refused (2 not-named, 1 silent)",
-                gone,
+                removed,
             ),
         ];
-        for (expected, teller) in texts {
-            assert_eq!(expected, teller.standing("fpm"));
+        for (expected, feed) in texts {
+            assert_eq!(expected, feed.summary("fpm"));
         }
     }
 }

@@ -260,18 +260,18 @@ mod tests {
 
     #[test]
     fn lease_matches_what_is_asked_of_address_site_and_group() {
-        let asked = |address: Option<&str>, site: Option<&str>, group: Option<&str>| LeaseFilter {
+        let filter = |address: Option<&str>, site: Option<&str>, group: Option<&str>| LeaseFilter {
             address: address.map(|address| address.parse().unwrap()),
             site: site.map(str::to_owned),
             group: group.map(str::to_owned),
         };
         let inside = lease(Some("homes-1.2"));
-        assert!(asked(None, None, None).matches(&inside));
-        assert!(asked(Some("10.0.0.0/24"), Some("homes-1.2"), Some("homes")).matches(&inside));
-        assert!(!asked(Some("10.0.0.3"), None, None).matches(&inside));
-        assert!(!asked(None, Some("homes-1.3"), None).matches(&inside));
-        assert!(!asked(None, None, Some("shops")).matches(&inside));
-        assert!(asked(None, None, None).matches(&lease(None)));
-        assert!(!asked(None, None, Some("homes")).matches(&lease(None)));
+        assert!(filter(None, None, None).matches(&inside));
+        assert!(filter(Some("10.0.0.0/24"), Some("homes-1.2"), Some("homes")).matches(&inside));
+        assert!(!filter(Some("10.0.0.3"), None, None).matches(&inside));
+        assert!(!filter(None, Some("homes-1.3"), None).matches(&inside));
+        assert!(!filter(None, None, Some("shops")).matches(&inside));
+        assert!(filter(None, None, None).matches(&lease(None)));
+        assert!(!filter(None, None, Some("homes")).matches(&lease(None)));
     }
 }

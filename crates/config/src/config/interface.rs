@@ -38,7 +38,7 @@ pub struct Interface {
     pub advertisements: Option<schema::RouterAdvertisements>,
     /// Handling of TCP and UDP packets with a partial checksum, which a local sender has left for the device to
     /// complete.
-    pub left_to_offload: schema::LeftToOffload,
+    pub partial_checksums: schema::PartialChecksums,
     /// Maximum MSS in SYN segments, if the MSS is limited.
     pub mss_clamp: Option<MssClamp>,
     /// Share of the capacity of the output link.
@@ -51,10 +51,10 @@ pub struct Interface {
 
 impl Interface {
     /// Placeholder for an interface number in quarantine.
-    pub(crate) fn gone() -> Self {
+    pub(crate) fn removed() -> Self {
         Self {
             name: String::new(),
-            link: Link::Gone,
+            link: Link::Removed,
             router: DEFAULT_ROUTER,
             addresses: Vec::new(),
             mtu: 1_500,
@@ -66,7 +66,7 @@ impl Interface {
             announce_addresses: false,
             redirects: false,
             advertisements: None,
-            left_to_offload: schema::LeftToOffload::Complete,
+            partial_checksums: schema::PartialChecksums::Complete,
             mss_clamp: None,
             share: None,
             rate: None,
@@ -76,7 +76,7 @@ impl Interface {
 
     /// Whether the interface exists. A number in quarantine has no interface.
     pub fn exists(&self) -> bool {
-        self.link != Link::Gone
+        self.link != Link::Removed
     }
 }
 
@@ -151,7 +151,7 @@ pub enum Link {
     /// A tunnel.
     Tunnel(Tunnel),
     /// A removed interface. Its number is in quarantine.
-    Gone,
+    Removed,
     /// A VLAN of an interface that has a device or is a bond.
     Vlan {
         /// Parent interface.

@@ -8,13 +8,13 @@ use super::listing::{Action, Chain, Decision, LineIndex, Meaning, Step, Table};
 use super::packets::{Packets, remains};
 
 /// Maximum depth of jumps.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 /// Maximum number of decisions for a table.
-const MOST: usize = 1 << 17;
+const MAX_DECISIONS: usize = 1 << 17;
 /// Maximum number of rule evaluations, summed over all paths through the chains.
-const MOST_ASKED: usize = 1 << 20;
+const MAX_EVALUATIONS: usize = 1 << 20;
 /// Maximum number of hyperrectangles for a condition.
-const MOST_BOXES: usize = 128;
+const MAX_HYPERRECTANGLES: usize = 128;
 
 /// Decisions of a table collected so far.
 #[derive(Debug, Default)]
@@ -24,19 +24,19 @@ pub struct Flat {
     /// Lines that are not converted, with the reason.
     pub leftovers: IndexMap<LineIndex, String>,
     /// Rules that packets can reach.
-    pub asked: HashSet<LineIndex>,
+    pub reached: HashSet<LineIndex>,
     visits: usize,
 }
 
 /// A chain that jumps to itself, directly or indirectly.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Circle(pub LineIndex);
+pub struct JumpLoop(pub LineIndex);
 
 /// Check that chains contain no loop.
 ///
 /// # Errors
 /// Returns the line of the jump that closes a loop.
-pub fn no_circle(table: &Table) -> Result<(), Circle> {
+pub fn check_loops(table: &Table) -> Result<(), JumpLoop> {
     let jumps: HashMap<&str, Vec<(&str, LineIndex)>> = table
         .chains
         .iter()
@@ -53,7 +53,7 @@ pub fn no_circle(table: &Table) -> Result<(), Circle> {
             let jump = jumps.get(name).and_then(|all| all.get(*next));
             *next += 1;
             match jump {
-                Some(&(to, line)) if open.contains(to) => return Err(Circle(line)),
+                Some(&(to, line)) if open.contains(to) => return Err(JumpLoop(line)),
                 Some(&(to, _)) if !done.contains(to) => {
                     open.insert(to);
                     path.push((to, 0));
@@ -85,7 +85,7 @@ impl Flat {
     /// Add the decisions of a base chain. `end` is the policy of the chain, which applies to packets that return from
     /// the chain.
     pub fn base(&mut self, table: &Table, chain: &Chain, end: &Action) {
-        let all = table.families.iter().map(|&six| Packets::all(six)).collect();
+        let all = table.families.iter().map(|&v6| Packets::all(v6)).collect();
         self.walk(table, chain, all, Some(end), 0);
     }
 
@@ -98,7 +98,7 @@ impl Flat {
         let mut within = within;
         for rule in &chain.rules {
             self.visits += 1;
-            self.asked.insert(rule.line);
+            self.reached.insert(rule.line);
             let meaning = match &rule.meaning {
                 Ok(meaning) => meaning,
                 Err(why) => {
@@ -107,7 +107,7 @@ impl Flat {
                 }
             };
             let matching = both(&within, &meaning.when);
-            if self.visits > MOST_ASKED || self.decisions.len() + matching.len() > MOST {
+            if self.visits > MAX_EVALUATIONS || self.decisions.len() + matching.len() > MAX_DECISIONS {
                 self.leave(rule.line, "too many jumps lead to the chain of this line");
                 continue;
             }
@@ -118,7 +118,7 @@ impl Flat {
                 }
                 // In a base chain, the policy applies after `return` and `goto`.
                 if end.is_none() && matches!(step, Step::Return | Step::Goto(_)) {
-                    match remains(within.clone(), &matching, MOST_BOXES) {
+                    match remains(within.clone(), &matching, MAX_HYPERRECTANGLES) {
                         Some(left) => within = left,
                         None => self.leave(
                             rule.line,
@@ -134,7 +134,7 @@ impl Flat {
         &mut self,
         table: &Table,
         (line, step): (LineIndex, usize),
-        (meaning, what): (&Meaning, &Step),
+        (meaning, matched): (&Meaning, &Step),
         matching: &[Packets],
         end: Option<&Action>,
         depth: usize,
@@ -148,7 +148,7 @@ impl Flat {
                 name: meaning.name.clone(),
             }));
         };
-        match what {
+        match matched {
             Step::Do(action) => decide(action, &mut self.decisions),
             Step::Return => {
                 if let Some(end) = end {
@@ -157,11 +157,11 @@ impl Flat {
             }
             Step::Jump(to) | Step::Goto(to) => {
                 let chain = table.chains.get(to).ok_or("the target chain does not exist")?;
-                if depth == DEEPEST {
+                if depth == MAX_DEPTH {
                     return Err("the jumps between chains are nested too deeply");
                 }
                 self.walk(table, chain, matching.to_vec(), None, depth + 1);
-                if let (Step::Goto(_), Some(end)) = (what, end) {
+                if let (Step::Goto(_), Some(end)) = (matched, end) {
                     decide(end, &mut self.decisions);
                 }
             }
@@ -186,7 +186,7 @@ pub fn refusals(decisions: &[Decision], policy: Option<Decision>) -> Option<Vec<
             accepted.push(decision.packets);
             continue;
         }
-        let left = remains(vec![decision.packets.clone()], &accepted, MOST_BOXES)?;
+        let left = remains(vec![decision.packets.clone()], &accepted, MAX_HYPERRECTANGLES)?;
         found.extend(left.into_iter().map(|packets| Decision {
             packets,
             ..decision.clone()

@@ -9,14 +9,14 @@ use super::listing::{Action, Listing, Meaning, Step, Table};
 use super::nft::Sets;
 use super::packets::{End, Field, Packets};
 use super::ranges::Ranges;
-use super::sets::{Known, What};
+use super::sets::{DeclaredSet, SetForm};
 use super::values;
 use crate::schema::SetType;
 
 /// Maximum number of elements in a condition.
-const MOST_BOXES: usize = 4096;
+const MAX_HYPERRECTANGLES: usize = 4096;
 
-type Boxes = Vec<Packets>;
+type Regions = Vec<Packets>;
 
 /// The values of a list, or a single value.
 pub fn list(value: &Value) -> Vec<&Value> {
@@ -33,13 +33,13 @@ fn only_key(value: &Value) -> Option<(&str, &Value)> {
     (object.len() == 1).then_some((key, value))
 }
 
-fn unknown(what: &str, value: &Value) -> String {
+fn unknown(form: &str, value: &Value) -> String {
     let mut text = value.to_string();
     if let Some((end, _)) = text.char_indices().nth(80) {
         text.truncate(end);
         text.push('…');
     }
-    format!("{what} `{text}` has no counterpart")
+    format!("{form} `{text}` has no counterpart")
 }
 
 /// The meanings of a rule. A rule with a verdict map has several meanings.
@@ -53,7 +53,7 @@ pub fn meanings(
     listing: &mut Listing,
 ) -> Result<Vec<Meaning>, String> {
     let mut reader = Reader { sets, listing };
-    let mut boxes: Boxes = table.families.iter().map(|&six| Packets::all(six)).collect();
+    let mut regions: Regions = table.families.iter().map(|&v6| Packets::all(v6)).collect();
     let mut name = comment.map(str::to_owned);
     let mut then = Vec::new();
     let mut chosen = Vec::new();
@@ -64,18 +64,18 @@ pub fn meanings(
         }
         match kind {
             "match" if !then.is_empty() => return Err("a condition follows an action in the same rule".into()),
-            "match" => boxes = reader.condition(boxes, value)?,
-            "vmap" => chosen = reader.choices(&boxes, value)?,
+            "match" => regions = reader.condition(regions, value)?,
+            "vmap" => chosen = reader.choices(&regions, value)?,
             // These statements need no conversion. Every rule of the filter has counters.
             "counter" | "comment" | "continue" => {}
             "set" => {
                 let (action, family) = reader.added(value)?;
-                boxes = reader.implied(boxes, family);
+                regions = reader.implied(regions, family);
                 then.push(Step::Do(action));
             }
             _ => then.push(statements::step(kind, value, &mut name)?),
         }
-        if boxes.len() > MOST_BOXES {
+        if regions.len() > MAX_HYPERRECTANGLES {
             return Err("the rule has too many combinations of values".into());
         }
     }
@@ -88,7 +88,7 @@ pub fn meanings(
         if then.is_empty() {
             then.push(Step::Do(Action::Count));
         }
-        let (when, name) = (boxes, name.clone());
+        let (when, name) = (regions, name.clone());
         found.push(Meaning { when, then, name });
     }
     found.extend(chosen.into_iter().map(|(when, step)| Meaning {
@@ -106,7 +106,7 @@ struct Reader<'r> {
 
 impl Reader<'_> {
     /// Keys of a verdict map with their verdicts.
-    fn choices(&mut self, boxes: &Boxes, vmap: &Value) -> Result<Vec<(Boxes, Step)>, String> {
+    fn choices(&mut self, regions: &Regions, vmap: &Value) -> Result<Vec<(Regions, Step)>, String> {
         let key = vmap.get("key").ok_or("a map has no key")?;
         let data = vmap.get("data").ok_or("a map has no data")?;
         let mut found = Vec::new();
@@ -114,7 +114,7 @@ impl Reader<'_> {
             let Some([value, verdict]) = entry.as_array().map(Vec::as_slice) else {
                 return Err(unknown("entry", &entry));
             };
-            let matching = self.apply(boxes.clone(), key, "==", value)?;
+            let matching = self.apply(regions.clone(), key, "==", value)?;
             let (kind, to) = only_key(verdict).ok_or_else(|| unknown("verdict", verdict))?;
             if kind != "continue" {
                 found.push((matching, statements::step(kind, to, &mut None)?));
@@ -134,8 +134,8 @@ impl Reader<'_> {
         let known = name.and_then(|name| Some((name, self.listing.sets.get(name)?)));
         let Some((
             name,
-            Known {
-                what: Ok(What::Named(set)),
+            DeclaredSet {
+                form: Ok(SetForm::Named(set)),
                 ..
             },
         )) = known
@@ -167,13 +167,13 @@ impl Reader<'_> {
         }
     }
 
-    fn condition(&mut self, boxes: Boxes, condition: &Value) -> Result<Boxes, String> {
+    fn condition(&mut self, regions: Regions, condition: &Value) -> Result<Regions, String> {
         let op = condition.get("op").and_then(Value::as_str).unwrap_or("==");
         let (left, right) = condition
             .get("left")
             .zip(condition.get("right"))
             .ok_or("a condition has only one operand")?;
-        self.apply(boxes, left, op, right)
+        self.apply(regions, left, op, right)
     }
 
     /// Values of an anonymous set or a named set.
@@ -192,9 +192,9 @@ impl Reader<'_> {
         }
     }
 
-    fn apply(&mut self, boxes: Boxes, left: &Value, op: &str, right: &Value) -> Result<Boxes, String> {
+    fn apply(&mut self, regions: Regions, left: &Value, op: &str, right: &Value) -> Result<Regions, String> {
         if let Some(("concat", parts)) = only_key(left) {
-            return self.together(boxes, list(parts).as_slice(), op, right);
+            return self.together(regions, list(parts).as_slice(), op, right);
         }
         let (left, mask) = match only_key(left) {
             Some(("&", sides)) => match sides.as_array().map(Vec::as_slice) {
@@ -210,7 +210,7 @@ impl Reader<'_> {
             "meta" | "ct" if field.get("dir").is_none() => (kind, key("key")),
             _ => return Err(unknown("expression", left)),
         };
-        let boxes = self.implied(boxes, key.0);
+        let regions = self.implied(regions, key.0);
         let name = right.as_str().and_then(|text| text.strip_prefix('@'));
         if let (Some(set), None) = (name.and_then(|name| self.sets.changing.get(name)), mask) {
             let end = match key {
@@ -220,23 +220,25 @@ impl Reader<'_> {
                 ("tcp" | "udp" | "th", "dport") => End::DestinationPort,
                 _ => return Err(unknown("set of", left)),
             };
-            if let Some(Err(why)) = self.listing.sets.get(set).map(|known| &known.what) {
+            if let Some(Err(why)) = self.listing.sets.get(set).map(|known| &known.form) {
                 return Err(why.clone());
             }
             let is_in = !statements::inverted(op)?;
-            return Ok(boxes
+            return Ok(regions
                 .iter()
                 .filter_map(|packets| packets.member(set, end, is_in))
                 .collect());
         }
         match (key, mask) {
-            (("tcp", "flags"), mask) => self.flags(boxes, op, mask, right),
-            (("ip", "frag-off"), Some(mask)) if mask.as_u64() == Some(0x1fff) && right.as_u64() == Some(0) => Ok(boxes
-                .iter()
-                .map(|packets| packets.only(Field::Fragment, &Ranges::of(2, 2), op == "=="))
-                .collect()),
+            (("tcp", "flags"), mask) => self.flags(regions, op, mask, right),
+            (("ip", "frag-off"), Some(mask)) if mask.as_u64() == Some(0x1fff) && right.as_u64() == Some(0) => {
+                Ok(regions
+                    .iter()
+                    .map(|packets| packets.only(Field::Fragment, &Ranges::of(2, 2), op == "=="))
+                    .collect())
+            }
             (_, Some(_)) => Err(unknown("mask of", left)),
-            (("meta", "nfproto" | "protocol"), None) => self.of_family(boxes, op, right),
+            (("meta", "nfproto" | "protocol"), None) => self.of_family(regions, op, right),
             (("ct", "state"), None) => {
                 let state = |value: &Value| {
                     value
@@ -244,17 +246,17 @@ impl Reader<'_> {
                         .map(values::states)
                         .ok_or_else(|| unknown("state", value))?
                 };
-                self.narrowed(boxes, Field::State, op, right, &mut |_, value| state(value))
+                self.narrowed(regions, Field::State, op, right, &mut |_, value| state(value))
             }
             (key, None) => self
-                .field(boxes, key, op, right)
+                .field(regions, key, op, right)
                 .ok_or_else(|| unknown("expression", left))?,
         }
     }
 
     /// Adds the conditions that a match on a header implies.
-    fn implied(&self, boxes: Boxes, header: &str) -> Boxes {
-        let (six, protocol) = match header {
+    fn implied(&self, regions: Regions, header: &str) -> Regions {
+        let (v6, protocol) = match header {
             "ip" => (Some(false), None),
             "ip6" => (Some(true), None),
             "icmp" => (Some(false), Some(1)),
@@ -263,9 +265,9 @@ impl Reader<'_> {
             "udp" => (None, Some(17)),
             _ => (None, None),
         };
-        let family = boxes
+        let family = regions
             .into_iter()
-            .filter(|packets| six.is_none_or(|six| packets.six == six));
+            .filter(|packets| v6.is_none_or(|v6| packets.v6 == v6));
         let of = |packets: Packets| match protocol {
             Some(number) => packets.only(Field::Protocol, &Ranges::of(number, number), false),
             None => packets,
@@ -274,36 +276,42 @@ impl Reader<'_> {
     }
 
     /// Adds a condition on a numeric field. `None` if the field has no equivalent.
-    fn field(&mut self, boxes: Boxes, key: (&str, &str), op: &str, right: &Value) -> Option<Result<Boxes, String>> {
+    fn field(
+        &mut self,
+        regions: Regions,
+        key: (&str, &str),
+        op: &str,
+        right: &Value,
+    ) -> Option<Result<Regions, String>> {
         let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let port = |_: &Packets, value: &Value| values::ports(&text(value), '-');
         let protocol = |_: &Packets, value: &Value| values::protocol(&text(value));
-        let address = |packets: &Packets, value: &Value| values::networks(&text(value), packets.six);
-        let kind = |packets: &Packets, value: &Value| values::message(&text(value), packets.six);
+        let address = |packets: &Packets, value: &Value| values::networks(&text(value), packets.v6);
+        let kind = |packets: &Packets, value: &Value| values::message(&text(value), packets.v6);
         let code = |_: &Packets, value: &Value| statements::code(&text(value));
         let mac = |_: &Packets, value: &Value| values::mac(&text(value));
         Some(match key {
-            ("ip" | "ip6", "saddr") => self.narrowed(boxes, Field::Source, op, right, &mut { address }),
-            ("ip" | "ip6", "daddr") => self.narrowed(boxes, Field::Destination, op, right, &mut { address }),
+            ("ip" | "ip6", "saddr") => self.narrowed(regions, Field::Source, op, right, &mut { address }),
+            ("ip" | "ip6", "daddr") => self.narrowed(regions, Field::Destination, op, right, &mut { address }),
             ("ip", "protocol") | ("ip6", "nexthdr") | ("meta", "l4proto") => {
-                self.narrowed(boxes, Field::Protocol, op, right, &mut { protocol })
+                self.narrowed(regions, Field::Protocol, op, right, &mut { protocol })
             }
-            ("tcp" | "udp" | "th", "sport") => self.narrowed(boxes, Field::SourcePort, op, right, &mut { port }),
-            ("tcp" | "udp" | "th", "dport") => self.narrowed(boxes, Field::DestinationPort, op, right, &mut { port }),
-            ("icmp" | "icmpv6", "type") => self.narrowed(boxes, Field::Message, op, right, &mut { kind }),
-            ("icmp" | "icmpv6", "code") => self.narrowed(boxes, Field::Message, op, right, &mut { code }),
-            ("ether", "saddr") => self.narrowed(boxes, Field::SourceMac, op, right, &mut { mac }),
-            ("ether", "daddr") => self.narrowed(boxes, Field::DestinationMac, op, right, &mut { mac }),
-            ("meta", "iifname" | "iif") => self.named(boxes, Field::In, op, right),
-            ("meta", "oifname" | "oif") => self.named(boxes, Field::Out, op, right),
+            ("tcp" | "udp" | "th", "sport") => self.narrowed(regions, Field::SourcePort, op, right, &mut { port }),
+            ("tcp" | "udp" | "th", "dport") => self.narrowed(regions, Field::DestinationPort, op, right, &mut { port }),
+            ("icmp" | "icmpv6", "type") => self.narrowed(regions, Field::Message, op, right, &mut { kind }),
+            ("icmp" | "icmpv6", "code") => self.narrowed(regions, Field::Message, op, right, &mut { code }),
+            ("ether", "saddr") => self.narrowed(regions, Field::SourceMac, op, right, &mut { mac }),
+            ("ether", "daddr") => self.narrowed(regions, Field::DestinationMac, op, right, &mut { mac }),
+            ("meta", "iifname" | "iif") => self.named(regions, Field::In, op, right),
+            ("meta", "oifname" | "oif") => self.named(regions, Field::Out, op, right),
             (header, name) => {
                 let (field, read) = fields::of_nft(header, name)?;
-                self.narrowed(boxes, field, op, right, &mut |_, value| read(&text(value)))
+                self.narrowed(regions, field, op, right, &mut |_, value| read(&text(value)))
             }
         })
     }
 
-    fn named(&mut self, boxes: Boxes, field: Field, op: &str, right: &Value) -> Result<Boxes, String> {
+    fn named(&mut self, regions: Regions, field: Field, op: &str, right: &Value) -> Result<Regions, String> {
         let mut numbers = Vec::new();
         for member in self.members(right)? {
             let member = plain(&member);
@@ -318,7 +326,7 @@ impl Reader<'_> {
         }
         let inverted = statements::inverted(op)?;
         let values = Ranges::union(numbers);
-        Ok(boxes
+        Ok(regions
             .iter()
             .map(|packets| packets.only(field, &values, inverted))
             .collect())
@@ -327,28 +335,28 @@ impl Reader<'_> {
     /// Restricts hyperrectangles to the values on the right-hand side. `read` parses one value.
     fn narrowed(
         &mut self,
-        boxes: Boxes,
+        regions: Regions,
         field: Field,
         op: &str,
         right: &Value,
         read: &mut dyn FnMut(&Packets, &Value) -> Result<Ranges, String>,
-    ) -> Result<Boxes, String> {
+    ) -> Result<Regions, String> {
         let members = self.members(right)?;
         let mut found = Vec::new();
-        for packets in boxes {
+        for packets in regions {
             let mut all = Vec::new();
             for member in &members {
                 all.extend(statements::span(plain(member), &mut |value| read(&packets, value))?.list());
             }
-            let most = packets.most(field);
-            let (values, inverted) = statements::compared(op, &Ranges::union(all), most)?;
+            let max = packets.max(field);
+            let (values, inverted) = statements::compared(op, &Ranges::union(all), max)?;
             found.push(packets.only(field, &values, inverted));
         }
         found.retain(|packets| !packets.is_empty());
         Ok(found)
     }
 
-    fn of_family(&mut self, boxes: Boxes, op: &str, right: &Value) -> Result<Boxes, String> {
+    fn of_family(&mut self, regions: Regions, op: &str, right: &Value) -> Result<Regions, String> {
         let mut families = Vec::new();
         for member in self.members(right)? {
             match member.as_str() {
@@ -358,13 +366,13 @@ impl Reader<'_> {
             }
         }
         let inverted = statements::inverted(op)?;
-        Ok(boxes
+        Ok(regions
             .into_iter()
-            .filter(|packets| families.contains(&packets.six) != inverted)
+            .filter(|packets| families.contains(&packets.v6) != inverted)
             .collect())
     }
 
-    fn flags(&mut self, boxes: Boxes, op: &str, mask: Option<&Value>, right: &Value) -> Result<Boxes, String> {
+    fn flags(&mut self, regions: Regions, op: &str, mask: Option<&Value>, right: &Value) -> Result<Regions, String> {
         let of = mask.map(statements::flag_bits).transpose()?;
         // The members of a set are alternatives. The members of a list are bits that are combined.
         let members = match only_key(right) {
@@ -384,14 +392,14 @@ impl Reader<'_> {
             }
             _ => return Err(unknown("comparison of", right)),
         };
-        Ok(boxes
+        Ok(regions
             .iter()
             .map(|packets| packets.only(Field::Flags, &values, inverted))
             .collect())
     }
 
     /// Adds a condition on a concatenation of fields.
-    fn together(&mut self, boxes: Boxes, parts: &[&Value], op: &str, right: &Value) -> Result<Boxes, String> {
+    fn together(&mut self, regions: Regions, parts: &[&Value], op: &str, right: &Value) -> Result<Regions, String> {
         if op != "==" && op != "in" {
             return Err("concatenated fields can be compared only with `==`".into());
         }
@@ -401,14 +409,14 @@ impl Reader<'_> {
                 return Err(unknown("element", &member));
             };
             let values = list(values);
-            if values.len() != parts.len() || found.len() > MOST_BOXES {
+            if values.len() != parts.len() || found.len() > MAX_HYPERRECTANGLES {
                 return Err(
                     "the number of concatenated fields differs from the number of values, or is too \
                      high"
                         .into(),
                 );
             }
-            let mut matching = boxes.clone();
+            let mut matching = regions.clone();
             for (part, value) in parts.iter().zip(values) {
                 matching = self.apply(matching, part, "==", value)?;
             }
@@ -429,11 +437,11 @@ pub fn is_limited(member: &Value) -> bool {
 ///
 /// # Errors
 /// The element has values of another type.
-pub fn element(member: &Value, is_port: bool, six: bool) -> Result<Ranges, String> {
+pub fn element(member: &Value, is_port: bool, v6: bool) -> Result<Ranges, String> {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     statements::span(plain(member), &mut |value| match is_port {
         true => values::ports(&text(value), '-'),
-        false => values::networks(&text(value), six),
+        false => values::networks(&text(value), v6),
     })
 }
 

@@ -1,15 +1,15 @@
 //! Conversion of negated interfaces. A filter rule lists interfaces, so the condition "any interface except one" must
 //! be converted.
 
-use super::Said;
+use super::ConversionReport;
 use super::listing::{Action, Decision, Listing};
 use super::packets::{Field, Packets, remains};
 use super::ranges::Ranges;
 
 /// Maximum number of hyperrectangles that may remain in a comparison.
-const MOST_BOXES: usize = 256;
+const MAX_HYPERRECTANGLES: usize = 256;
 /// Maximum number of decisions that are compared in pairs. The maximum limits the run time.
-const MOST_COMPARED: usize = 10_000;
+const MAX_COMPARISONS: usize = 10_000;
 
 /// Whether a field includes interfaces that do not occur in rules, but not all interfaces.
 pub fn is_open(packets: &Packets, field: Field, known: usize) -> bool {
@@ -30,7 +30,12 @@ pub const NOT_FORWARDED: &str = "no packets are forwarded from or to the loopbac
 
 /// Removes the loopback interface from decisions. Decisions that match only the loopback interface are removed with the
 /// note `why`. Decisions that match all interfaces except the loopback interface then match any interface.
-pub fn without_loopback(decisions: Vec<Decision>, listing: &Listing, said: &mut Said, why: &str) -> Vec<Decision> {
+pub fn without_loopback(
+    decisions: Vec<Decision>,
+    listing: &Listing,
+    report: &mut ConversionReport,
+    why: &str,
+) -> Vec<Decision> {
     let Some(number) = listing.interfaces.get_index_of(LOOPBACK) else {
         return decisions;
     };
@@ -41,17 +46,17 @@ pub fn without_loopback(decisions: Vec<Decision>, listing: &Listing, said: &mut 
             let Some(values) = decision.packets.get(field).cloned() else {
                 continue;
             };
-            let most = decision.packets.most(field);
+            let max = decision.packets.max(field);
             decision.packets = match is_open(&decision.packets, field, known) {
                 true => {
-                    let others = values.not(most).without(&loopback);
-                    decision.packets.with_any(field).with(field, &others.not(most))
+                    let others = values.not(max).without(&loopback);
+                    decision.packets.with_any(field).with(field, &others.not(max))
                 }
                 false => decision.packets.with(field, &values.without(&loopback)),
             };
         }
         match decision.packets.is_empty() {
-            true => said.note(decision.line, why),
+            true => report.note(decision.line, why),
             false => kept.push(decision),
         }
     }
@@ -62,7 +67,7 @@ pub fn without_loopback(decisions: Vec<Decision>, listing: &Listing, said: &mut 
 /// the excluded interfaces.
 pub fn widen(decisions: Vec<Decision>, end: &dyn Fn(bool) -> Action, known: usize) -> Vec<Decision> {
     let mut decisions = decisions;
-    if decisions.len() > MOST_COMPARED {
+    if decisions.len() > MAX_COMPARISONS {
         return decisions;
     }
     for at in 0..decisions.len() {
@@ -87,7 +92,7 @@ fn alike(decisions: &[Decision], at: usize, wide: &Packets, end: &dyn Fn(bool) -
         .filter(carried)
         .map(|decision| decision.packets.clone());
     let before: Vec<_> = before.collect();
-    let Some(mut more) = remains(wide.without(&own.packets), &before, MOST_BOXES) else {
+    let Some(mut more) = remains(wide.without(&own.packets), &before, MAX_HYPERRECTANGLES) else {
         return false;
     };
     for decision in &decisions[at + 1..] {
@@ -98,10 +103,10 @@ fn alike(decisions: &[Decision], at: usize, wide: &Packets, end: &dyn Fn(bool) -
         if concerned && decision.action != own.action {
             return false;
         }
-        match remains(more, std::slice::from_ref(&decision.packets), MOST_BOXES) {
+        match remains(more, std::slice::from_ref(&decision.packets), MAX_HYPERRECTANGLES) {
             Some(left) => more = left,
             None => return false,
         }
     }
-    more.is_empty() || end(wide.six) == own.action
+    more.is_empty() || end(wide.v6) == own.action
 }

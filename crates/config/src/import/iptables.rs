@@ -13,8 +13,8 @@ pub fn detect(text: &str) -> Option<bool> {
     lines().find(|line| line.starts_with('*'))?;
     let named = lines().take_while(|line| line.starts_with('#') || line.is_empty());
     let mut named = named.filter_map(|line| {
-        let six = line.contains("ip6tables-save");
-        (six || line.contains("iptables-save")).then_some(six)
+        let v6 = line.contains("ip6tables-save");
+        (v6 || line.contains("iptables-save")).then_some(v6)
     });
     let by_address = || {
         let mut rules = lines().filter(|line| line.starts_with("-A") || line.starts_with('['));
@@ -36,7 +36,7 @@ pub fn detect(text: &str) -> Option<bool> {
 ///
 /// # Errors
 /// The first line that is invalid in the output of `iptables-save`.
-pub fn read(file: &str, text: &str, six: bool, listing: &mut Listing) -> Result<(), ImportError> {
+pub fn read(file: &str, text: &str, v6: bool, listing: &mut Listing) -> Result<(), ImportError> {
     let mut table: Option<Table> = None;
     let mut last = 0;
     for (at, line) in text.lines().enumerate() {
@@ -52,7 +52,7 @@ pub fn read(file: &str, text: &str, six: bool, listing: &mut Listing) -> Result<
             }
             table = Some(Table {
                 name: name.to_owned(),
-                families: vec![six],
+                families: vec![v6],
                 chains: IndexMap::new(),
             });
             continue;
@@ -77,7 +77,7 @@ pub fn read(file: &str, text: &str, six: bool, listing: &mut Listing) -> Result<
                 open.chains.insert(name, chain);
             }
             None => {
-                let (name, rule) = rule(line, six, index, open, listing).map_err(wrong)?;
+                let (name, rule) = rule(line, v6, index, open, listing).map_err(wrong)?;
                 let Some(chain) = open.chains.get_mut(&name) else {
                     return Err(wrong(Wrong::UnknownChain(shortened(&name))));
                 };
@@ -129,7 +129,7 @@ fn chain(table: &str, declared: &str, line: usize) -> Option<(String, Chain)> {
     Some((name.to_owned(), chain))
 }
 
-fn rule(line: &str, six: bool, index: usize, table: &Table, listing: &mut Listing) -> Result<(String, Rule), Wrong> {
+fn rule(line: &str, v6: bool, index: usize, table: &Table, listing: &mut Listing) -> Result<(String, Rule), Wrong> {
     // Lines may begin with counters: `[packets:bytes] -A …`.
     let counted = line.strip_prefix('[').and_then(|rest| rest.split_once(']'));
     let text = counted.map_or(line, |(_, rest)| rest.trim_start());
@@ -140,7 +140,7 @@ fn rule(line: &str, six: bool, index: usize, table: &Table, listing: &mut Listin
     if append != "-A" && append != "--append" {
         return Err(Wrong::NotALine(shortened(line)));
     }
-    let context = Context { six, table };
+    let context = Context { v6, table };
     let meaning = matches::meaning(rest, &context, listing);
     Ok((chain.clone(), Rule { line: index, meaning }))
 }

@@ -3,7 +3,7 @@
 use indexmap::{IndexMap, IndexSet};
 
 use super::packets::Packets;
-use super::sets::Known;
+use super::sets::DeclaredSet;
 use crate::schema::{RejectWith, Verdict};
 use crate::value::PortRange;
 
@@ -37,7 +37,7 @@ pub struct Listing {
     /// Lines that the parser converts to another form, with a note.
     pub notes: Vec<(LineIndex, String)>,
     /// Changeable sets by name.
-    pub sets: IndexMap<String, Known>,
+    pub sets: IndexMap<String, DeclaredSet>,
     /// For IPv4 and IPv6, whether all rules of the family are listed.
     pub complete: [bool; 2],
 }

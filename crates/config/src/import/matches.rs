@@ -4,7 +4,7 @@ use super::fields;
 use super::listing::{Action, Listing, Meaning, Step, Table};
 use super::packets::{Field, OF_THE_FIRST, Packets};
 use super::ranges::Ranges;
-use super::sets::{self, What};
+use super::sets::{self, SetForm};
 use super::values::{self, Port};
 use crate::schema::{RejectWith, SetType};
 use crate::value::Period;
@@ -12,7 +12,7 @@ use crate::value::Period;
 /// Context in which a rule is read.
 pub struct Context<'t> {
     /// Whether the rule is for IPv6.
-    pub six: bool,
+    pub v6: bool,
     /// The table with the chains and rules that precede the rule in the listing.
     pub table: &'t Table,
 }
@@ -77,7 +77,7 @@ impl Reading {
 /// Returns the reason for which the rule can't be converted.
 pub fn meaning(words: &[String], context: &Context<'_>, listing: &mut Listing) -> Result<Meaning, String> {
     let mut reading = Reading {
-        when: vec![Packets::all(context.six)],
+        when: vec![Packets::all(context.v6)],
         name: None,
         negated: false,
     };
@@ -128,7 +128,7 @@ fn condition<'w>(
     reading: &mut Reading,
     listing: &mut Listing,
 ) -> Result<(), String> {
-    let six = context.six;
+    let v6 = context.v6;
     match word {
         "!" => {
             reading.negated = true;
@@ -151,10 +151,10 @@ fn condition<'w>(
     };
     let text = value()?;
     match word {
-        "-s" | "--source" | "--src" => reading.only(Field::Source, &values::networks(text, six)?),
-        "-d" | "--destination" | "--dst" => reading.only(Field::Destination, &values::networks(text, six)?),
-        "--src-range" => reading.only(Field::Source, &values::address_range(text, six)?),
-        "--dst-range" => reading.only(Field::Destination, &values::address_range(text, six)?),
+        "-s" | "--source" | "--src" => reading.only(Field::Source, &values::networks(text, v6)?),
+        "-d" | "--destination" | "--dst" => reading.only(Field::Destination, &values::networks(text, v6)?),
+        "--src-range" => reading.only(Field::Source, &values::address_range(text, v6)?),
+        "--dst-range" => reading.only(Field::Destination, &values::address_range(text, v6)?),
         "-i" | "--in-interface" => interface(Field::In, text, reading, listing)?,
         "-o" | "--out-interface" => interface(Field::Out, text, reading, listing)?,
         "-p" | "--protocol" => match text {
@@ -169,7 +169,7 @@ fn condition<'w>(
         }
         "--ports" => reading.either_port(&values::ports(text, ':')?),
         "--icmp-type" | "--icmpv6-type" if text == "any" && !reading.negated => {}
-        "--icmp-type" | "--icmpv6-type" => reading.only(Field::Message, &values::message(text, six)?),
+        "--icmp-type" | "--icmpv6-type" => reading.only(Field::Message, &values::message(text, v6)?),
         "--tcp-flags" => {
             let (of, set) = (values::flag_names(text)?, values::flag_names(value()?)?);
             reading.only(Field::Flags, &values::flags(of, set));
@@ -283,8 +283,8 @@ fn added(options: &[&str], listing: &Listing) -> Result<Action, String> {
     let (name, flags) = at
         .and_then(|at| Some((*options.get(at + 1)?, *options.get(at + 2)?)))
         .ok_or("the name of the set is missing")?;
-    let set = listing.sets.get(name).map(|set| &set.what);
-    let Some(Ok(What::Named(set))) = set else {
+    let set = listing.sets.get(name).map(|set| &set.form);
+    let Some(Ok(SetForm::Named(set))) = set else {
         return Err(format!("set `{name}` is not listed, or has no counterpart"));
     };
     let seconds = |period: Period| period.duration().as_secs().to_string();

@@ -181,7 +181,7 @@ pub enum Wrong {
     Object(usize, &'static str),
     /// Jumps form a loop.
     #[error("the jump `{0}` closes a loop of chains")]
-    Circle(String),
+    JumpLoop(String),
     /// A table is listed twice.
     #[error("table {0} of this family is listed twice")]
     Twice(String),
@@ -247,7 +247,7 @@ fn detect(text: &str) -> Option<Format> {
     if text.trim_start().starts_with('{') {
         return Some(Format::Nft);
     }
-    iptables::detect(text).map(|six| match six {
+    iptables::detect(text).map(|v6| match v6 {
         true => Format::Ip6tables,
         false => Format::Iptables,
     })
@@ -264,10 +264,10 @@ fn checked(file: &str, listing: &Listing, known: usize) -> Result<(), ImportErro
         {
             return Err(ImportError::at(file, 1, 1, Wrong::Twice(table.name.clone())));
         }
-        if let Err(chains::Circle(line)) = chains::no_circle(table) {
+        if let Err(chains::JumpLoop(line)) = chains::check_loops(table) {
             let line = &listing.lines[line];
             let text = iptables::shortened(line.place.as_ref().unwrap_or(&line.text));
-            return Err(ImportError::at(file, line.line.unwrap_or(1), 1, Wrong::Circle(text)));
+            return Err(ImportError::at(file, line.line.unwrap_or(1), 1, Wrong::JumpLoop(text)));
         }
     }
     Ok(())
@@ -275,16 +275,16 @@ fn checked(file: &str, listing: &Listing, known: usize) -> Result<(), ImportErro
 
 /// Collected reports on all parts of the conversion.
 #[derive(Debug, Default)]
-struct Said {
+struct ConversionReport {
     leftovers: IndexMap<LineIndex, String>,
     notes: IndexSet<(LineIndex, String)>,
     remarks: Vec<String>,
-    asked: HashSet<LineIndex>,
+    reached: HashSet<LineIndex>,
     /// Lines that reject packets, for the notes that are added if every packet is filtered.
     refusing: Vec<LineIndex>,
 }
 
-impl Said {
+impl ConversionReport {
     fn leave(&mut self, line: LineIndex, why: impl Into<String>) {
         self.leftovers.entry(line).or_insert_with(|| why.into());
     }
@@ -295,18 +295,18 @@ impl Said {
 }
 
 fn convert(listing: &mut Listing, addresses: &IndexMap<String, OwnAddress>) -> Imported {
-    let mut said = Said::default();
+    let mut report = ConversionReport::default();
     for (line, why) in std::mem::take(&mut listing.leftovers) {
-        said.leave(line, why);
+        report.leave(line, why);
     }
     for (line, how) in std::mem::take(&mut listing.notes) {
-        said.note(line, how);
+        report.note(line, how);
     }
-    let filter = filter::filter(listing, &mut said);
-    unnamed_sets(&filter, listing, &mut said);
-    let nat = nat::nat(listing, addresses, &mut said);
-    answers(&filter, &nat, &mut said);
-    unasked(listing, &mut said);
+    let filter = filter::filter(listing, &mut report);
+    unnamed_sets(&filter, listing, &mut report);
+    let nat = nat::nat(listing, addresses, &mut report);
+    answers(&filter, &nat, &mut report);
+    unreached(listing, &mut report);
     let mut document = Document {
         filter,
         nat,
@@ -326,15 +326,16 @@ fn convert(listing: &mut Listing, addresses: &IndexMap<String, OwnAddress>) -> I
         document.interfaces.shift_remove(GATEWAY);
     }
     if document.interfaces.is_empty() {
-        said.remarks
+        report
+            .remarks
             .push("No rule names an interface: add tables such as [interfaces.inside].".into());
     }
-    let Said {
+    let ConversionReport {
         mut leftovers,
         mut notes,
         remarks,
         ..
-    } = said;
+    } = report;
     leftovers.sort_unstable_keys();
     notes.retain(|(line, _)| !leftovers.contains_key(line));
     notes.sort_unstable();
@@ -357,38 +358,38 @@ fn convert(listing: &mut Listing, addresses: &IndexMap<String, OwnAddress>) -> I
 }
 
 /// Add a note for each set to which no rule refers.
-fn unnamed_sets(filter: &Option<Filter>, listing: &Listing, said: &mut Said) {
+fn unnamed_sets(filter: &Option<Filter>, listing: &Listing, report: &mut ConversionReport) {
     let is_named = |name: &String| filter.as_ref().is_some_and(|filter| filter.sets.contains_key(name));
     for (name, known) in listing.sets.iter().filter(|(name, _)| !is_named(name)) {
-        let why = match &known.what {
+        let why = match &known.form {
             Err(why) => why.clone(),
-            Ok(sets::What::Named(_)) => format!("no converted rule uses set `{name}`"),
-            Ok(sets::What::Tuples(..)) => {
+            Ok(sets::SetForm::Named(_)) => format!("no converted rule uses set `{name}`"),
+            Ok(sets::SetForm::Tuples(..)) => {
                 format!(
                     "the elements of set `{name}` are written into the rules that use the set, so that only a \
                      commit can change them"
                 )
             }
         };
-        said.note(known.line, why);
+        report.note(known.line, why);
     }
 }
 
 /// Add a note for lines that reject replies. Translated flows have sessions even if every packet is filtered, so the
 /// replies of translated flows pass anyway.
-fn answers(filter: &Option<Filter>, nat: &Nat, said: &mut Said) {
+fn answers(filter: &Option<Filter>, nat: &Nat, report: &mut ConversionReport) {
     let translates = !(nat.source.is_empty() && nat.destination.is_empty() && nat.one_to_one.is_empty());
     let Some(filter) = filter.as_ref().filter(|filter| translates && !filter.sessions) else {
         return;
     };
-    for line in std::mem::take(&mut said.refusing) {
-        said.note(
+    for line in std::mem::take(&mut report.refusing) {
+        report.note(
             line,
             "replies of translated connections pass nevertheless, because these connections have sessions",
         );
     }
     if filter.default != Verdict::Accept {
-        said.remarks.push(
+        report.remarks.push(
             "Replies of translated connections pass without a rule, because these connections have \
                  sessions."
                 .into(),
@@ -397,14 +398,14 @@ fn answers(filter: &Option<Filter>, nat: &Nat, said: &mut Said) {
 }
 
 /// Report rules that no packet reaches, and policies of chains without an equivalent.
-fn unasked(listing: &Listing, said: &mut Said) {
+fn unreached(listing: &Listing, report: &mut ConversionReport) {
     for table in &listing.tables {
         let used = used(table, listing);
         for (name, chain) in &table.chains {
             let why = match chain.hook {
                 Some(Hook::Other) => {
                     if chain.policy == crate::schema::Verdict::Drop {
-                        said.leave(
+                        report.leave(
                             chain.line,
                             "this chain has no counterpart, because packets that the gateway itself sends are not \
                              filtered",
@@ -415,10 +416,10 @@ fn unasked(listing: &Listing, said: &mut Said) {
                 _ => format!("no converted rule leads to chain `{name}`"),
             };
             for rule in &chain.rules {
-                match said.asked.contains(&rule.line) {
+                match report.reached.contains(&rule.line) {
                     true => {}
-                    false if used.contains(name.as_str()) => said.leave(rule.line, why.as_str()),
-                    false => said.note(rule.line, "no rule leads to the chain of this line"),
+                    false if used.contains(name.as_str()) => report.leave(rule.line, why.as_str()),
+                    false => report.note(rule.line, "no rule leads to the chain of this line"),
                 }
             }
         }

@@ -12,14 +12,14 @@ use ipnet::{Ipv4Net, Ipv4Subnets};
 use super::chains::Flat;
 use super::listing::{Action, Decision, Hook, LineIndex, Listing};
 use super::packets::{Field, Packets, state};
-use super::{OwnAddress, Said};
+use super::{ConversionReport, OwnAddress};
 use crate::schema::{ExemptRule, Nat};
 use crate::value::{Prefix, Transport};
 
 /// Maximum number of prefixes to which one line may expand.
-const MOST_PREFIXES: usize = 256;
+const MAX_PREFIXES: usize = 256;
 /// Maximum number of rules that are compared in pairs. The maximum limits the run time.
-const MOST_RULES: usize = 10_000;
+const MAX_RULES: usize = 10_000;
 const TOO_MANY: &str = "the listing has too many translation rules to compare them with each other";
 
 /// State of the conversion.
@@ -30,36 +30,36 @@ struct Translation<'l> {
     prerouting: Vec<Decision>,
     postrouting: Vec<Decision>,
     /// Prerouting lines that translate the inbound direction of one-to-one rules.
-    halves: HashSet<LineIndex>,
+    reverses: HashSet<LineIndex>,
     sources: Vec<source::Source>,
     destinations: Vec<destination::Destination>,
     nat: Nat,
 }
 
 /// Converts all translation rules. `addresses` contains the addresses of interfaces.
-pub fn nat(listing: &Listing, addresses: &IndexMap<String, OwnAddress>, said: &mut Said) -> Nat {
+pub fn nat(listing: &Listing, addresses: &IndexMap<String, OwnAddress>, report: &mut ConversionReport) -> Nat {
     let mut translation = Translation {
         listing,
         addresses,
-        prerouting: decisions(listing, Hook::Prerouting, said),
-        postrouting: decisions(listing, Hook::Postrouting, said),
-        halves: HashSet::new(),
+        prerouting: decisions(listing, Hook::Prerouting, report),
+        postrouting: decisions(listing, Hook::Postrouting, report),
+        reverses: HashSet::new(),
         sources: Vec::new(),
         destinations: Vec::new(),
         nat: Nat::default(),
     };
     for decision in translation.postrouting.clone() {
-        if let Err(why) = translation.source(&decision, said) {
-            said.leave(decision.line, why);
+        if let Err(why) = translation.source(&decision, report) {
+            report.leave(decision.line, why);
         }
     }
     for decision in translation.prerouting.clone() {
-        if let Err(why) = translation.destination(&decision, said) {
-            said.leave(decision.line, why);
+        if let Err(why) = translation.destination(&decision, report) {
+            report.leave(decision.line, why);
         }
     }
     if !translation.nat.pools.is_empty() {
-        said.remarks.push(
+        report.remarks.push(
             "Pools allocate random ports for TCP, UDP and ICMP. Packets of other protocols are dropped unless \
              `nat.pools.NAME.protocols` lists the protocol."
                 .into(),
@@ -69,39 +69,39 @@ pub fn nat(listing: &Listing, addresses: &IndexMap<String, OwnAddress>, said: &m
 }
 
 /// Decisions of a hook's chains on IPv4 packets that open flows.
-fn decisions(listing: &Listing, hook: Hook, said: &mut Said) -> Vec<Decision> {
+fn decisions(listing: &Listing, hook: Hook, report: &mut ConversionReport) -> Vec<Decision> {
     let chains = listing
         .tables
         .iter()
         .flat_map(|table| table.chains.values().map(move |chain| (table, chain)));
     let mut bases: Vec<_> = chains.filter(|(_, chain)| chain.hook == Some(hook)).collect();
     bases.sort_by_key(|(_, chain)| chain.priority);
-    let (mut all, mut six) = (Vec::new(), Vec::new());
+    let (mut all, mut v6) = (Vec::new(), Vec::new());
     for (at, (table, chain)) in bases.iter().enumerate() {
         let mut flat = Flat::default();
         flat.base(table, chain, &Action::Accept);
-        said.asked.extend(&flat.asked);
+        report.reached.extend(&flat.reached);
         for (line, why) in flat.leftovers {
-            said.leave(line, why);
+            report.leave(line, why);
         }
         if chain.policy != crate::schema::Verdict::Accept {
-            said.leave(chain.line, "in Sluice, translation rules can't drop packets");
+            report.leave(chain.line, "in Sluice, translation rules can't drop packets");
         }
         let other = bases[at + 1..].iter().any(|(_, later)| !later.rules.is_empty());
         for decision in flat.decisions {
             match fit(&decision, other) {
                 Ok(packets) => all.push(Decision { packets, ..decision }),
-                Err(Some(why)) => said.leave(decision.line, why),
+                Err(Some(why)) => report.leave(decision.line, why),
                 Err(None) => {
-                    said.note(decision.line, "converted only for IPv4: IPv6 is not translated");
-                    six.push(decision.line);
+                    report.note(decision.line, "converted only for IPv4: IPv6 is not translated");
+                    v6.push(decision.line);
                 }
             }
         }
     }
-    let of_four: HashSet<LineIndex> = all.iter().map(|decision| decision.line).collect();
-    for line in six.into_iter().filter(|line| !of_four.contains(line)) {
-        said.leave(line, "IPv6 is not translated");
+    let v4_lines: HashSet<LineIndex> = all.iter().map(|decision| decision.line).collect();
+    for line in v6.into_iter().filter(|line| !v4_lines.contains(line)) {
+        report.leave(line, "IPv6 is not translated");
     }
     all
 }
@@ -109,7 +109,7 @@ fn decisions(listing: &Listing, hook: Hook, said: &mut Said) -> Vec<Decision> {
 /// The packets of a decision that open flows. The error is the reason for which no packet opens a flow.
 fn fit(decision: &Decision, other: bool) -> Result<Packets, Option<&'static str>> {
     let packets = &decision.packets;
-    if packets.six {
+    if packets.v6 {
         return Err(None);
     }
     match decision.action {
@@ -132,7 +132,7 @@ fn fit(decision: &Decision, other: bool) -> Result<Packets, Option<&'static str>
 }
 
 /// Check that packets are selected only by the given fields.
-fn asks_only(packets: &Packets, fields: &[Field], what: &str) -> Result<(), String> {
+fn matches_only(packets: &Packets, fields: &[Field], rule_kind: &str) -> Result<(), String> {
     let all = [
         (Field::Source, "source addresses"),
         (Field::Destination, "destination addresses"),
@@ -151,10 +151,10 @@ fn asks_only(packets: &Packets, fields: &[Field], what: &str) -> Result<(), Stri
         .chain(Field::REFUSED)
         .find(|(field, _)| packets.get(*field).is_some() && !fields.contains(field));
     if packets.members().next().is_some() {
-        return Err(format!("{what} can't match sets"));
+        return Err(format!("{rule_kind} can't match sets"));
     }
     match other {
-        Some((_, name)) => Err(format!("{what} can't match {name}")),
+        Some((_, name)) => Err(format!("{rule_kind} can't match {name}")),
         None => Ok(()),
     }
 }
@@ -163,17 +163,17 @@ fn asks_only(packets: &Packets, fields: &[Field], what: &str) -> Result<(), Stri
 fn prefixes(packets: &Packets, field: Field) -> Result<Vec<Ipv4Net>, String> {
     let mut found = Vec::new();
     for &(first, last) in packets.values(field).list() {
-        found.extend(Ipv4Subnets::new(four(first), four(last), 0));
-        if found.len() > MOST_PREFIXES {
+        found.extend(Ipv4Subnets::new(v4(first), v4(last), 0));
+        if found.len() > MAX_PREFIXES {
             return Err(format!(
-                "the addresses of this line consist of more than {MOST_PREFIXES} prefixes"
+                "the addresses of this line consist of more than {MAX_PREFIXES} prefixes"
             ));
         }
     }
     Ok(found)
 }
 
-fn four(number: u128) -> Ipv4Addr {
+fn v4(number: u128) -> Ipv4Addr {
     Ipv4Addr::from(u32::try_from(number).unwrap_or(u32::MAX))
 }
 

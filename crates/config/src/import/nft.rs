@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::expressions;
 use super::listing::{Chain, Hook, Line, Listing, Rule, Table};
-use super::sets::{Known, What, limited_elements, named};
+use super::sets::{DeclaredSet, SetForm, limited_elements, named};
 use super::{ImportError, Wrong, values};
 use crate::schema::{NamedSet, SetType, Verdict};
 use crate::value::{Period, SetElement};
@@ -148,20 +148,20 @@ impl Ruleset<'_> {
                 let name = object.text("name")?;
                 let found = elements(object);
                 let changing = found.is_err().then(|| changing(object)).flatten();
-                if let Some((what, six)) = changing {
+                if let Some((form, v6)) = changing {
                     let line = self.line(object, &Value::Object(object.fields.clone()));
                     let free = (2..=99_999).map(|number| format!("{name}-{number}"));
                     let mut free = std::iter::once(name.to_owned()).chain(free);
                     let unlike = free
                         .find(|name| !self.listing.sets.contains_key(name))
                         .unwrap_or_default();
-                    let what = named(&unlike).and(what).map(|(set, limited)| {
+                    let form = named(&unlike).and(form).map(|(set, limited)| {
                         if limited > 0 {
                             self.listing.notes.push((line, limited_elements(limited)));
                         }
-                        What::Named(set)
+                        SetForm::Named(set)
                     });
-                    self.listing.sets.insert(unlike.clone(), Known { line, what, six });
+                    self.listing.sets.insert(unlike.clone(), DeclaredSet { line, form, v6 });
                     let sets = self.sets.entry(object.table()?).or_default();
                     sets.changing.insert(name.into(), unlike);
                 }
@@ -246,9 +246,9 @@ fn changing(object: &Object<'_>) -> Option<(Result<(NamedSet, usize), String>, b
         ("set", "ipv4_addr" | "ipv6_addr") => SetType::Addresses,
         _ => return None,
     };
-    let six = of("type")?.as_str() == Some("ipv6_addr");
-    let most = if kind == SetType::Ports { 65_536 } else { 262_144 };
-    let size = of("size").and_then(Value::as_u64).unwrap_or(65_536).clamp(1, most);
+    let v6 = of("type")?.as_str() == Some("ipv6_addr");
+    let max = if kind == SetType::Ports { 65_536 } else { 262_144 };
+    let size = of("size").and_then(Value::as_u64).unwrap_or(65_536).clamp(1, max);
     let mut set = NamedSet {
         kind,
         size: size as u32,
@@ -261,23 +261,23 @@ fn changing(object: &Object<'_>) -> Option<(Result<(NamedSet, usize), String>, b
             limited += 1;
             continue;
         }
-        let ranges = match expressions::element(member, kind == SetType::Ports, six) {
+        let ranges = match expressions::element(member, kind == SetType::Ports, v6) {
             Ok(ranges) => ranges,
-            Err(why) => return Some((Err(why), six)),
+            Err(why) => return Some((Err(why), v6)),
         };
         for &(first, last) in ranges.list() {
             let element = match kind {
                 SetType::Ports => SetElement::Ports(first as u16, last as u16),
-                _ => SetElement::Addresses(values::address(six, first), values::address(six, last)),
+                _ => SetElement::Addresses(values::address(v6, first), values::address(v6, last)),
             };
             count += element.count(kind).unwrap_or(usize::MAX / 2);
             set.elements.push(element);
         }
         if count > size as usize {
-            return Some((Err(format!("the elements exceed the size of the set, {size}")), six));
+            return Some((Err(format!("the elements exceed the size of the set, {size}")), v6));
         }
     }
-    Some((Ok((set, limited)), six))
+    Some((Ok((set, limited)), v6))
 }
 
 /// Elements of a constant set.

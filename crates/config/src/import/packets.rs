@@ -64,7 +64,7 @@ impl End {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packets {
     /// Whether the packets are IPv6.
-    pub six: bool,
+    pub v6: bool,
     fields: [Option<Ranges>; Field::ALL.len()],
     /// Conditions on changeable sets: whether an address or port of the packet must be in the set, or must not be in
     /// it.
@@ -73,21 +73,21 @@ pub struct Packets {
 
 impl Packets {
     /// All packets of a family.
-    pub fn all(six: bool) -> Self {
+    pub fn all(v6: bool) -> Self {
         Self {
-            six,
+            v6,
             fields: Default::default(),
             members: BTreeMap::new(),
         }
     }
 
     /// Largest possible value of a field.
-    pub fn most(&self, field: Field) -> u128 {
+    pub fn max(&self, field: Field) -> u128 {
         if let Some(last) = field.last() {
             return last;
         }
         match field {
-            Field::Source | Field::Destination if self.six => u128::MAX,
+            Field::Source | Field::Destination if self.v6 => u128::MAX,
             Field::Source | Field::Destination => u128::from(u32::MAX),
             Field::Protocol | Field::Flags => 255,
             Field::SourceMac | Field::DestinationMac => LAST_MAC,
@@ -103,14 +103,14 @@ impl Packets {
 
     /// Values of a field.
     pub fn values(&self, field: Field) -> Ranges {
-        let all = || Ranges::of(0, self.most(field));
+        let all = || Ranges::of(0, self.max(field));
         self.get(field).cloned().unwrap_or_else(all)
     }
 
     /// The packets of this set, but with the given values of one field.
     pub fn with(&self, field: Field, values: &Ranges) -> Self {
         let mut other = self.clone();
-        let all = Ranges::of(0, self.most(field));
+        let all = Ranges::of(0, self.max(field));
         let values = values.and(&all);
         other.fields[field as usize] = (values != all).then_some(values);
         other
@@ -119,7 +119,7 @@ impl Packets {
     /// Restricts the packets to those whose address or port `end` is in a changeable set or, if `is_in` is false, not
     /// in it. Returns `None` if the restriction contradicts another condition.
     pub fn member(&self, set: &str, end: End, is_in: bool) -> Option<Self> {
-        let mut other = Self::all(self.six);
+        let mut other = Self::all(self.v6);
         other.members.insert((end, set.to_owned()), is_in);
         // Later fragments do not contain the field, so they never match.
         if OF_THE_FIRST.contains(&end.field()) {
@@ -147,7 +147,7 @@ impl Packets {
     /// not contain the field don't match.
     pub fn only(&self, field: Field, values: &Ranges, inverted: bool) -> Self {
         let values = if inverted {
-            values.not(self.most(field))
+            values.not(self.max(field))
         } else {
             values.clone()
         };
@@ -170,7 +170,7 @@ impl Packets {
 
     /// Intersection of two sets of packets. `None` if the intersection is empty.
     pub fn and(&self, other: &Self) -> Option<Self> {
-        if self.six != other.six {
+        if self.v6 != other.v6 {
             return None;
         }
         let mut both = self.clone();
@@ -252,12 +252,12 @@ impl Packets {
     }
 }
 
-/// Difference of hyperrectangles. `None` if the difference consists of more than `most` hyperrectangles.
-pub fn remains(of: Vec<Packets>, without: &[Packets], most: usize) -> Option<Vec<Packets>> {
+/// Difference of hyperrectangles. `None` if the difference consists of more than `max` hyperrectangles.
+pub fn remains(of: Vec<Packets>, without: &[Packets], max: usize) -> Option<Vec<Packets>> {
     let mut left = of;
     for other in without {
         left = left.iter().flat_map(|packets| packets.without(other)).collect();
-        if left.len() > most {
+        if left.len() > max {
             return None;
         }
     }

@@ -62,17 +62,17 @@ impl Ranges {
         Self(both)
     }
 
-    /// Complement within 0 to `most`.
-    pub fn not(&self, most: u128) -> Self {
+    /// Complement within 0 to `max`.
+    pub fn not(&self, max: u128) -> Self {
         let mut from = Some(0);
         let mut others = Vec::new();
         for &(first, last) in &self.0 {
             if let Some(from) = from.filter(|&from| from < first) {
-                others.push((from, (first - 1).min(most)));
+                others.push((from, (first - 1).min(max)));
             }
             from = last.checked_add(1);
         }
-        others.extend(from.filter(|&from| from <= most).map(|from| (from, most)));
+        others.extend(from.filter(|&from| from <= max).map(|from| (from, max)));
         Self(others)
     }
 

@@ -7,13 +7,13 @@ use super::interfaces::is_open;
 use super::listing::{Action, Decision, Listing};
 use super::packets::{End, Field, LAST_MAC, OF_THE_FIRST, Packets};
 use super::ranges::Ranges;
-use super::{Said, values};
+use super::{ConversionReport, values};
 use crate::schema::{self, FilterRule, Name, RejectWith};
 use crate::value::{Addresses, GATEWAY, IpProtocol, Mac, Message, OneOrMore, OrNot, Ports, TcpFlags};
 
 /// Maximum number of combinations of one rule, and of all rules of a filter.
-const MOST: [u64; 2] = [1 << 16, 1 << 20];
-const MOST_GOING_ON: usize = 256;
+const MAX_COMBINATIONS: [u64; 2] = [1 << 16, 1 << 20];
+const MAX_CONTINUING: usize = 256;
 
 pub const TCP: u128 = 6;
 pub const UDP: u128 = 17;
@@ -23,10 +23,10 @@ type Twins = [Option<Packets>; 2];
 
 /// Converts all decisions on forwarded packets and on packets to the gateway itself. Lines that can't be converted are
 /// reported.
-pub fn rules(listing: &Listing, decisions: [&[Decision]; 2], said: &mut Said) -> Vec<FilterRule> {
+pub fn rules(listing: &Listing, decisions: [&[Decision]; 2], report: &mut ConversionReport) -> Vec<FilterRule> {
     let mut rules = Vec::new();
     let mut names = HashSet::new();
-    let (mut combined, mut going_on) = (0u64, 0);
+    let (mut combined, mut continuing) = (0u64, 0);
     let [forwarded, input] = decisions.map(|of| of.chunk_by(together));
     let groups = forwarded
         .map(|group| (group, false))
@@ -42,7 +42,7 @@ pub fn rules(listing: &Listing, decisions: [&[Decision]; 2], said: &mut Said) ->
         let written = match written {
             Ok(written) => written.into_iter().flatten().collect::<Vec<_>>(),
             Err(why) => {
-                said.leave(first.line, why);
+                report.leave(first.line, why);
                 continue;
             }
         };
@@ -55,7 +55,7 @@ pub fn rules(listing: &Listing, decisions: [&[Decision]; 2], said: &mut Said) ->
             members.any(|(_, set, is_in)| !is_in && added.contains(set))
         });
         if is_after_addition {
-            said.leave(
+            report.leave(
                 first.line,
                 "the line matches only packets outside a set, but an earlier line may add their source to this set",
             );
@@ -70,14 +70,17 @@ pub fn rules(listing: &Listing, decisions: [&[Decision]; 2], said: &mut Said) ->
         } else {
             written.len()
         };
-        if combinations > MOST[0] || combined + combinations > MOST[1] || going_on + on > MOST_GOING_ON {
-            said.leave(
+        if combinations > MAX_COMBINATIONS[0]
+            || combined + combinations > MAX_COMBINATIONS[1]
+            || continuing + on > MAX_CONTINUING
+        {
+            report.leave(
                 first.line,
                 "the filter would exceed the maximum number of rules or of combinations of values",
             );
             continue;
         }
-        (combined, going_on) = (combined + combinations, going_on + on);
+        (combined, continuing) = (combined + combinations, continuing + on);
         let name = first.name.as_deref().map(plain).filter(|name| !name.is_empty());
         for mut rule in written {
             rule.name = name.as_deref().map(|name| unlike(name, &mut names));
@@ -88,10 +91,10 @@ pub fn rules(listing: &Listing, decisions: [&[Decision]; 2], said: &mut Said) ->
 }
 
 /// A rule for all packets of a family.
-pub fn everything(six: bool, action: Action) -> FilterRule {
+pub fn everything(v6: bool, action: Action) -> FilterRule {
     let mut rule = bare(&action);
-    let all = Packets::all(six);
-    rule.from = OneOrMore(addresses(six, &all.values(Field::Source)));
+    let all = Packets::all(v6);
+    rule.from = OneOrMore(addresses(v6, &all.values(Field::Source)));
     rule
 }
 
@@ -140,15 +143,15 @@ fn twins(group: &[Decision]) -> Vec<Twins> {
                 return false;
             }
             let mut other = apart(other);
-            other.six = packets.six;
+            other.v6 = packets.v6;
             other == apart(packets)
         };
         let free = found
             .iter_mut()
-            .find(|[four, six]| packets.six && six.is_none() && four.as_ref().is_some_and(same));
+            .find(|[v4, v6]| packets.v6 && v6.is_none() && v4.as_ref().is_some_and(same));
         match free {
             Some(twins) => twins[1] = Some(packets.clone()),
-            None if packets.six => found.push([None, Some(packets.clone())]),
+            None if packets.v6 => found.push([None, Some(packets.clone())]),
             None => found.push([Some(packets.clone()), None]),
         }
     }
@@ -262,7 +265,7 @@ fn of_sets(rule: &mut FilterRule, packets: &Packets, twins: &Twins) -> Result<()
     if says_family || names_family || said_by_messages {
         return Ok(());
     }
-    let all = OneOrMore(addresses(packets.six, &packets.values(Field::Destination)));
+    let all = OneOrMore(addresses(packets.v6, &packets.values(Field::Destination)));
     match held.contains(&End::Destination) {
         false => rule.to = all,
         true if !held.contains(&End::Source) => rule.from = all,
@@ -281,7 +284,7 @@ fn macs(packets: &Packets, field: Field) -> Result<OneOrMore<OrNot<Mac>>, String
     let mut found = Vec::new();
     for &(first, last) in named.list() {
         for number in first..=last {
-            if found.len() as u64 >= MOST[0] {
+            if found.len() as u64 >= MAX_COMBINATIONS[0] {
                 return Err("too many MAC addresses: a rule must list each address".into());
             }
             let [_, _, bytes @ ..] = (number as u64).to_be_bytes();
@@ -308,7 +311,7 @@ fn understood(packets: &Packets, action: &Action) -> Result<(), String> {
     if (by_set || named(Field::SourcePort) || named(Field::DestinationPort)) && !only(&[TCP, UDP]) {
         return Err("ports can be matched only for tcp and udp".into());
     }
-    if named(Field::Message) && !only(&[if packets.six { 58 } else { 1 }]) {
+    if named(Field::Message) && !only(&[if packets.v6 { 58 } else { 1 }]) {
         return Err("ICMP types can be matched only for icmp in IPv4 and for icmpv6 in IPv6".into());
     }
     if named(Field::Flags) && !only(&[TCP]) {
@@ -325,12 +328,12 @@ fn understood(packets: &Packets, action: &Action) -> Result<(), String> {
 fn of_addresses(rule: &mut FilterRule, twins: &Twins) {
     let families = [false, true].into_iter().zip(twins);
     let families: Vec<_> = families
-        .filter_map(|(six, packets)| Some((six, packets.as_ref()?)))
+        .filter_map(|(v6, packets)| Some((v6, packets.as_ref()?)))
         .collect();
     let all = |field| {
         families
             .iter()
-            .flat_map(|(six, packets)| addresses(*six, &packets.values(field)))
+            .flat_map(|(v6, packets)| addresses(*v6, &packets.values(field)))
             .collect()
     };
     let named = |field| families.iter().any(|(_, packets)| packets.get(field).is_some());
@@ -345,10 +348,9 @@ fn of_addresses(rule: &mut FilterRule, twins: &Twins) {
     }
 }
 
-fn addresses(six: bool, ranges: &Ranges) -> Vec<OrNot<Addresses>> {
-    let range = |&(first, last): &(u128, u128)| {
-        Addresses::Range(values::address(six, first), values::address(six, last)).into()
-    };
+fn addresses(v6: bool, ranges: &Ranges) -> Vec<OrNot<Addresses>> {
+    let range =
+        |&(first, last): &(u128, u128)| Addresses::Range(values::address(v6, first), values::address(v6, last)).into();
     ranges.list().iter().map(range).collect()
 }
 

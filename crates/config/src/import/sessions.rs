@@ -1,15 +1,15 @@
 //! Converts conditions on connection tracking states to `sessions = true`.
 
-use super::Said;
+use super::ConversionReport;
 use super::listing::{Action, Decision, LineIndex, Listing};
 use super::packets::{Field, Packets, remains, state};
 use super::ranges::Ranges;
 use super::rules::TCP;
 
 /// Maximum number of hyperrectangles that may remain in a comparison.
-const MOST_BOXES: usize = 256;
+const MAX_HYPERRECTANGLES: usize = 256;
 /// Maximum number of comparisons.
-const MOST_COMPARED: usize = 4_000_000;
+const MAX_COMPARISONS: usize = 4_000_000;
 
 /// The line that rejects packets of accepted flows, and the line that accepts these flows.
 struct Refused {
@@ -22,7 +22,7 @@ pub fn sessions(
     decisions: Vec<Decision>,
     end: &dyn Fn(bool) -> Action,
     listing: &Listing,
-    said: &mut Said,
+    report: &mut ConversionReport,
 ) -> (bool, Vec<Decision>) {
     if decisions
         .iter()
@@ -30,19 +30,16 @@ pub fn sessions(
     {
         return (false, decisions);
     }
-    for six in [false, true] {
-        let of: Vec<_> = decisions
-            .iter()
-            .filter(|decision| decision.packets.six == six)
-            .collect();
+    for v6 in [false, true] {
+        let of: Vec<_> = decisions.iter().filter(|decision| decision.packets.v6 == v6).collect();
         for about in [state::ESTABLISHED, state::RELATED] {
-            if let Err(refused) = pass(&of, six, &end(six), about) {
-                tell(&of, about, &refused, listing, said);
+            if let Err(refused) = pass(&of, v6, &end(v6), about) {
+                report_differences(&of, about, &refused, listing, report);
             }
         }
     }
     for decision in &decisions {
-        without_new(decision, said);
+        without_new(decision, report);
     }
     let opens = |decision: Decision| {
         let opens = decision.packets.values(Field::State).holds(state::NEW);
@@ -55,8 +52,8 @@ pub fn sessions(
 /// Whether all TCP packets in state `INVALID` are rejected. With `sessions = true`, these packets are always
 /// rejected.
 pub fn drops_invalid(decisions: &[Decision], end: &dyn Fn(bool) -> Action) -> bool {
-    [false, true].into_iter().all(|six| {
-        let invalid = Packets::all(six)
+    [false, true].into_iter().all(|v6| {
+        let invalid = Packets::all(v6)
             .with(Field::State, &Ranges::of(state::INVALID, state::INVALID))
             .with(Field::Protocol, &Ranges::of(TCP, TCP));
         let mut left = vec![invalid];
@@ -65,9 +62,14 @@ pub fn drops_invalid(decisions: &[Decision], end: &dyn Fn(bool) -> Action) -> bo
             if is_met && !decision.refuses() {
                 return false;
             }
-            left = remains(left.clone(), std::slice::from_ref(&decision.packets), MOST_BOXES).unwrap_or(left);
+            left = remains(
+                left.clone(),
+                std::slice::from_ref(&decision.packets),
+                MAX_HYPERRECTANGLES,
+            )
+            .unwrap_or(left);
         }
-        left.is_empty() || end(six) != Action::Accept
+        left.is_empty() || end(v6) != Action::Accept
     })
 }
 
@@ -80,15 +82,15 @@ pub fn of_input(
     decisions: Vec<Decision>,
     end: &dyn Fn(bool) -> Action,
     ends: [Option<LineIndex>; 2],
-    said: &mut Said,
+    report: &mut ConversionReport,
 ) -> Vec<Decision> {
-    for six in [false, true] {
+    for v6 in [false, true] {
         for about in [state::ESTABLISHED, state::RELATED] {
-            let refusing = refusing(&decisions, six, about);
-            let at_the_end = (end(six) != Action::Accept).then_some(ends[usize::from(six)]).flatten();
+            let refusing = refusing(&decisions, v6, about);
+            let at_the_end = (end(v6) != Action::Accept).then_some(ends[usize::from(v6)]).flatten();
             let lines = refusing.lines.into_iter();
             for line in lines.chain(at_the_end.filter(|_| refusing.reaches_the_end)) {
-                said.note(line, OF_FLOWS);
+                report.note(line, OF_FLOWS);
             }
         }
     }
@@ -100,23 +102,23 @@ pub fn of_input(
         let of_flows = states.holds(state::ESTABLISHED) || states.holds(state::RELATED);
         match &decision.action {
             Action::Accept if of_flows => {
-                said.note(
+                report.note(
                     line,
                     "not needed: later packets of a flow to the gateway, and ICMP errors about the flow, pass without \
                      a rule",
                 );
             }
-            Action::Accept => said.leave(
+            Action::Accept => report.leave(
                 line,
                 "packets without a flow are evaluated like the first packets of flows",
             ),
             Action::Drop | Action::Reject(_) if of_flows => {}
-            Action::Drop | Action::Reject(_) => said.note(
+            Action::Drop | Action::Reject(_) => report.note(
                 line,
                 "not needed: a packet to the gateway either belongs to a flow or is evaluated like the first packet \
                  of a flow",
             ),
-            _ => said.leave(line, "rules evaluate only the first packet of a flow to the gateway"),
+            _ => report.leave(line, "rules evaluate only the first packet of a flow to the gateway"),
         }
     }
     let opens = |decision: Decision| {
@@ -133,10 +135,10 @@ struct Refusing {
     reaches_the_end: bool,
 }
 
-fn refusing(decisions: &[Decision], six: bool, about: u128) -> Refusing {
-    let mut packets = Packets::all(six).with(Field::State, &Ranges::of(about, about));
+fn refusing(decisions: &[Decision], v6: bool, about: u128) -> Refusing {
+    let mut packets = Packets::all(v6).with(Field::State, &Ranges::of(about, about));
     if about == state::RELATED {
-        let icmp = if six { 58 } else { 1 };
+        let icmp = if v6 { 58 } else { 1 };
         packets = packets.with(Field::Protocol, &Ranges::of(icmp, icmp));
     }
     let (mut left, mut lines) = (vec![packets], Vec::new());
@@ -145,7 +147,12 @@ fn refusing(decisions: &[Decision], six: bool, about: u128) -> Refusing {
             lines.push(decision.line);
         }
         // If the remainder would consist of too many hyperrectangles, the remainder is left unchanged.
-        left = remains(left.clone(), std::slice::from_ref(&decision.packets), MOST_BOXES).unwrap_or(left);
+        left = remains(
+            left.clone(),
+            std::slice::from_ref(&decision.packets),
+            MAX_HYPERRECTANGLES,
+        )
+        .unwrap_or(left);
     }
     Refusing {
         lines,
@@ -154,7 +161,7 @@ fn refusing(decisions: &[Decision], six: bool, about: u128) -> Refusing {
 }
 
 /// Add a note or a leftover for a decision that does not apply to packets that open flows.
-fn without_new(decision: &Decision, said: &mut Said) {
+fn without_new(decision: &Decision, report: &mut ConversionReport) {
     let states = decision.packets.values(Field::State);
     if states.holds(state::NEW) {
         return;
@@ -162,27 +169,27 @@ fn without_new(decision: &Decision, said: &mut Said) {
     let of_flows = states.holds(state::ESTABLISHED) || states.holds(state::RELATED);
     let line = decision.line;
     match &decision.action {
-        Action::Accept if of_flows => said.note(
+        Action::Accept if of_flows => report.note(
             line,
             "converted to `sessions = true`: later packets of a flow, and ICMP errors about the flow, pass without a \
              rule",
         ),
-        Action::Accept => said.leave(
+        Action::Accept => report.leave(
             line,
             "packets without a flow are evaluated like the first packets of flows",
         ),
-        Action::Drop | Action::Reject(_) if of_flows => said.leave(
+        Action::Drop | Action::Reject(_) if of_flows => report.leave(
             line,
             "with `sessions = true`, all later packets of an accepted flow pass",
         ),
         Action::Drop | Action::Reject(_) => {
-            said.note(
+            report.note(
                 line,
                 "not needed: with `sessions = true`, a packet either belongs to a flow or is evaluated like the first \
                  packet of a flow",
             );
         }
-        _ => said.leave(
+        _ => report.leave(
             line,
             "with `sessions = true`, rules evaluate only the first packet of a flow",
         ),
@@ -190,7 +197,7 @@ fn without_new(decision: &Decision, said: &mut Said) {
 }
 
 /// Check that the packets of accepted flows, or related packets, are accepted.
-fn pass(of: &[&Decision], six: bool, end: &Action, about: u128) -> Result<(), Refused> {
+fn pass(of: &[&Decision], v6: bool, end: &Action, about: u128) -> Result<(), Refused> {
     let mut by = None;
     for decision in of
         .iter()
@@ -221,11 +228,11 @@ fn pass(of: &[&Decision], six: bool, end: &Action, about: u128) -> Result<(), Re
             .filter(|decision| decision.decides())
             .map(|decision| decision.packets.clone())
             .collect();
-        let all = Packets::all(six).only(Field::State, &opening, false);
-        let rest = remains(vec![all], &decided, MOST_BOXES).ok_or(Refused { accepted: None, by })?;
+        let all = Packets::all(v6).only(Field::State, &opening, false);
+        let rest = remains(vec![all], &decided, MAX_HYPERRECTANGLES).ok_or(Refused { accepted: None, by })?;
         accepted.extend(rest.into_iter().map(|packets| (None, packets)));
     }
-    if accepted.len().saturating_mul(of.len()) > MOST_COMPARED {
+    if accepted.len().saturating_mul(of.len()) > MAX_COMPARISONS {
         return Err(Refused { accepted: None, by });
     }
     for (line, packets) in accepted {
@@ -239,19 +246,21 @@ fn pass(of: &[&Decision], six: bool, end: &Action, about: u128) -> Result<(), Re
 /// Packets of an open flow in both directions, or packets related to the flow.
 fn belonging(packets: &Packets, about: u128) -> Vec<Packets> {
     let states = Ranges::of(about, about);
-    let ways = [packets.of_flow(), packets.answers()];
-    let both = ways.map(|way| {
-        let way = match about {
-            state::ESTABLISHED => way,
+    let directions = [packets.of_flow(), packets.answers()];
+    let both = directions.map(|direction| {
+        let direction = match about {
+            state::ESTABLISHED => direction,
             // ICMP errors may have any source address.
             _ => {
-                let icmp = if way.six { 58 } else { 1 };
+                let icmp = if direction.v6 { 58 } else { 1 };
                 let ports = [Field::Source, Field::SourcePort, Field::DestinationPort, Field::Message];
-                let way = ports.into_iter().fold(way, |way, field| way.with_any(field));
-                way.with(Field::Protocol, &Ranges::of(icmp, icmp))
+                let direction = ports
+                    .into_iter()
+                    .fold(direction, |direction, field| direction.with_any(field));
+                direction.with(Field::Protocol, &Ranges::of(icmp, icmp))
             }
         };
-        way.with(Field::State, &states)
+        direction.with(Field::State, &states)
     });
     both.to_vec()
 }
@@ -267,7 +276,7 @@ fn refused(of: &[&Decision], packets: Packets, end: &Action) -> Result<(), Optio
             }
             continue;
         }
-        left = remains(left, std::slice::from_ref(&decision.packets), MOST_BOXES).ok_or(None)?;
+        left = remains(left, std::slice::from_ref(&decision.packets), MAX_HYPERRECTANGLES).ok_or(None)?;
     }
     match left.is_empty() || *end == Action::Accept {
         true => Ok(()),
@@ -276,14 +285,20 @@ fn refused(of: &[&Decision], packets: Packets, end: &Action) -> Result<(), Optio
 }
 
 /// Report the lines that accept packets of flows, or the lines that accept flows with rejected replies.
-fn tell(of: &[&Decision], about: u128, refused: &Refused, listing: &Listing, said: &mut Said) {
+fn report_differences(
+    of: &[&Decision],
+    about: u128,
+    refused: &Refused,
+    listing: &Listing,
+    report: &mut ConversionReport,
+) {
     let place = |line: LineIndex| {
         let line = &listing.lines[line];
         line.place
             .clone()
             .unwrap_or_else(|| format!("line {}", line.line.unwrap_or(0)))
     };
-    let what = match about {
+    let description = match about {
         state::ESTABLISHED => "all later packets of a flow",
         _ => "all ICMP errors about a flow",
     };
@@ -293,7 +308,7 @@ fn tell(of: &[&Decision], about: u128, refused: &Refused, listing: &Listing, sai
             Some(by) => format!("{} refuses some", place(by)),
             None => "the listing refuses some".into(),
         };
-        format!("with `sessions = true`, {what} pass; {unlike}")
+        format!("with `sessions = true`, {description} pass; {unlike}")
     };
     let mut lines: Vec<LineIndex> = of
         .iter()
@@ -312,6 +327,6 @@ fn tell(of: &[&Decision], about: u128, refused: &Refused, listing: &Listing, sai
             .collect();
     }
     for line in lines {
-        said.leave(line, why(line));
+        report.leave(line, why(line));
     }
 }

@@ -10,26 +10,26 @@ use crate::schema::{NamedSet, SetType};
 use crate::value::{Period, SetElement};
 
 /// Maximum number of elements with several parts to which a condition may expand.
-const MOST_ELEMENTS: usize = 4096;
+const MAX_ELEMENTS: usize = 4096;
 /// Maximum number of hyperrectangles for the complement of elements with several parts.
-const MOST_BOXES: usize = 128;
+const MAX_HYPERRECTANGLES: usize = 128;
 /// Maximum number of elements in a set of the filter.
-const MOST: u32 = 262_144;
+const MAX_SET_ELEMENTS: u32 = 262_144;
 
 /// A declared set.
 #[derive(Clone, Debug)]
-pub struct Known {
+pub struct DeclaredSet {
     /// Line of the declaration.
     pub line: LineIndex,
     /// Representation of the set, or the reason for which rules can't refer to the set.
-    pub what: Result<What, String>,
+    pub form: Result<SetForm, String>,
     /// Whether the set is for IPv6.
-    pub six: bool,
+    pub v6: bool,
 }
 
 /// How a set is represented.
 #[derive(Clone, Debug)]
-pub enum What {
+pub enum SetForm {
     /// A set of the filter.
     Named(NamedSet),
     /// Elements of several parts. The elements are expanded into rules.
@@ -78,9 +78,9 @@ pub fn read(file: &str, text: &str, listing: &mut Listing) -> Result<(), ImportE
             [first, ..] if first.starts_with('#') => {}
             ["create", name, kind, options @ ..] => {
                 let line = listing.line(place);
-                let six = option(options, "family") == Some("inet6");
-                let what = named(name).and_then(|()| created(kind, options));
-                let known = Known { line, what, six };
+                let v6 = option(options, "family") == Some("inet6");
+                let form = named(name).and_then(|()| created(kind, options));
+                let known = DeclaredSet { line, form, v6 };
                 if listing.sets.insert((*name).to_owned(), known).is_some() {
                     return Err(ImportError::at(file, at + 1, 1, Wrong::Twice((*name).to_owned())));
                 }
@@ -93,13 +93,13 @@ pub fn read(file: &str, text: &str, listing: &mut Listing) -> Result<(), ImportE
                     *limited.entry((*name).to_owned()).or_default() += 1;
                     continue;
                 }
-                let six = known.six;
-                let added = match &mut known.what {
+                let v6 = known.v6;
+                let added = match &mut known.form {
                     Ok(_) if options.contains(&"nomatch") => {
-                        known.what = Err(format!("set `{name}` has exceptions (nomatch)"));
+                        known.form = Err(format!("set `{name}` has exceptions (nomatch)"));
                         continue;
                     }
-                    Ok(what) => add(what, element, six),
+                    Ok(form) => add(form, element, v6),
                     Err(_) => continue,
                 };
                 if let Err(why) = added {
@@ -114,10 +114,10 @@ pub fn read(file: &str, text: &str, listing: &mut Listing) -> Result<(), ImportE
         }
     }
     for known in listing.sets.values_mut() {
-        let Ok(What::Named(set)) = &known.what else { continue };
+        let Ok(SetForm::Named(set)) = &known.form else { continue };
         let count: usize = set.elements.iter().filter_map(|element| element.count(set.kind)).sum();
         if count > set.size as usize {
-            known.what = Err(format!("the {count} elements exceed the size of the set, {}", set.size));
+            known.form = Err(format!("the {count} elements exceed the size of the set, {}", set.size));
         }
     }
     for (name, count) in limited {
@@ -148,7 +148,7 @@ fn option<'o>(options: &[&'o str], name: &str) -> Option<&'o str> {
     options.get(at + 1).copied()
 }
 
-fn created(kind: &str, options: &[&str]) -> Result<What, String> {
+fn created(kind: &str, options: &[&str]) -> Result<SetForm, String> {
     let none = || Err(format!("sets of type `{kind}` have no counterpart"));
     let timeout = option(options, "timeout").map(|text| text.parse::<u64>());
     let timeout = timeout
@@ -170,16 +170,20 @@ fn created(kind: &str, options: &[&str]) -> Result<What, String> {
                 _ => None,
             };
             let parts: Option<Vec<Part>> = parts.split(',').map(part).collect();
-            return parts.map_or_else(none, |parts| Ok(What::Tuples(parts, Vec::new())));
+            return parts.map_or_else(none, |parts| Ok(SetForm::Tuples(parts, Vec::new())));
         }
         _ => return none(),
     };
-    let most = if kind == SetType::Ports { 65_536 } else { MOST };
+    let max = if kind == SetType::Ports {
+        65_536
+    } else {
+        MAX_SET_ELEMENTS
+    };
     let size = option(options, "maxelem").map_or(Ok(65_536), str::parse);
     let size = size
         .map_err(|_| "the maxelem of the set is not a number")?
-        .clamp(1, most);
-    Ok(What::Named(NamedSet {
+        .clamp(1, max);
+    Ok(SetForm::Named(NamedSet {
         kind,
         size,
         timeout: timeout.filter(|&seconds| seconds != 0).map(Period::seconds),
@@ -187,54 +191,54 @@ fn created(kind: &str, options: &[&str]) -> Result<What, String> {
     }))
 }
 
-fn add(what: &mut What, text: &str, six: bool) -> Result<(), String> {
-    match what {
-        What::Named(set) => {
+fn add(form: &mut SetForm, text: &str, v6: bool) -> Result<(), String> {
+    match form {
+        SetForm::Named(set) => {
             let wrong = || format!("`{text}` is not a valid element of the set");
             let element: SetElement = match set.kind {
                 SetType::Ports => text.rsplit(':').next().unwrap_or(text).parse().map_err(|_| wrong())?,
-                _ => addresses(text, six)?,
+                _ => addresses(text, v6)?,
             };
             element.count(set.kind).ok_or_else(wrong)?;
-            if set.elements.len() >= MOST as usize {
-                return Err(format!("a set has at most {MOST} elements"));
+            if set.elements.len() >= MAX_SET_ELEMENTS as usize {
+                return Err(format!("a set has at most {MAX_SET_ELEMENTS} elements"));
             }
             set.elements.push(element);
         }
-        What::Tuples(parts, elements) => {
+        SetForm::Tuples(parts, elements) => {
             let words: Vec<&str> = text.split(',').collect();
-            if words.len() != parts.len() || elements.len() >= MOST_ELEMENTS {
+            if words.len() != parts.len() || elements.len() >= MAX_ELEMENTS {
                 return Err(
                     "the number of parts differs from the type of the set, or the set has too many \
                      elements"
                         .into(),
                 );
             }
-            let values = parts.iter().zip(words).map(|(part, word)| value(*part, word, six));
+            let values = parts.iter().zip(words).map(|(part, word)| value(*part, word, v6));
             elements.push(values.collect::<Result<_, _>>()?);
         }
     }
     Ok(())
 }
 
-fn addresses(text: &str, six: bool) -> Result<SetElement, String> {
+fn addresses(text: &str, v6: bool) -> Result<SetElement, String> {
     let ranges = if text.contains('-') {
-        values::address_range(text, six)?
+        values::address_range(text, v6)?
     } else {
-        values::networks(text, six)?
+        values::networks(text, v6)?
     };
     let &[(first, last)] = ranges.list() else {
         return Err(format!("`{text}` is not a network"));
     };
     Ok(SetElement::Addresses(
-        values::address(six, first),
-        values::address(six, last),
+        values::address(v6, first),
+        values::address(v6, last),
     ))
 }
 
-fn value(part: Part, text: &str, six: bool) -> Result<Value, String> {
+fn value(part: Part, text: &str, v6: bool) -> Result<Value, String> {
     Ok(match part {
-        Part::Address => (values::networks(text, six)?, None),
+        Part::Address => (values::networks(text, v6)?, None),
         Part::Mac => (values::mac(text)?, None),
         Part::Port => {
             let (protocol, ports) = text.split_once(':').unwrap_or(("tcp", text));
@@ -250,8 +254,8 @@ fn value(part: Part, text: &str, six: bool) -> Result<Value, String> {
 /// # Errors
 /// Returns the reason for which the condition can't be converted.
 pub fn narrowed(
-    boxes: &[Packets],
-    (name, known): (&str, &Known),
+    regions: &[Packets],
+    (name, known): (&str, &DeclaredSet),
     flags: &str,
     negated: bool,
 ) -> Result<Vec<Packets>, String> {
@@ -264,9 +268,9 @@ pub fn narrowed(
         })
         .collect::<Result<_, _>>()?;
     let of = |part: usize, pair: [Field; 2]| ends.get(part).map(|&end| pair[usize::from(end)]);
-    let (parts, elements) = match &known.what {
+    let (parts, elements) = match &known.form {
         Err(why) => return Err(why.clone()),
-        Ok(What::Named(set)) => {
+        Ok(SetForm::Named(set)) => {
             let end = match (set.kind, ends.first()) {
                 (SetType::Ports, Some(false)) => End::SourcePort,
                 (SetType::Ports, Some(true)) => End::DestinationPort,
@@ -274,16 +278,16 @@ pub fn narrowed(
                 (_, Some(true)) => End::Destination,
                 (_, None) => return Err("src or dst is missing after the name of the set".into()),
             };
-            return Ok(boxes
+            return Ok(regions
                 .iter()
                 .filter_map(|packets| packets.member(name, end, !negated))
                 .collect());
         }
-        Ok(What::Tuples(parts, elements)) => (parts, elements),
+        Ok(SetForm::Tuples(parts, elements)) => (parts, elements),
     };
     let mut inner = Vec::new();
     for element in elements {
-        let mut packets = Packets::all(known.six);
+        let mut packets = Packets::all(known.v6);
         for (at, (part, (ranges, protocol))) in parts.iter().zip(element).enumerate() {
             let pair = match part {
                 Part::Address => [Field::Source, Field::Destination],
@@ -300,14 +304,14 @@ pub fn narrowed(
     }
     let too_many = || format!("set `{name}` has too many elements of several parts to write them into rules");
     match negated {
-        true => remains(boxes.to_vec(), &inner, MOST_BOXES).ok_or_else(too_many),
+        true => remains(regions.to_vec(), &inner, MAX_HYPERRECTANGLES).ok_or_else(too_many),
         false => {
             let mut found: Vec<Packets> = Vec::new();
             for packets in inner {
                 // Hyperrectangles must not overlap, so the hyperrectangles of previous elements are subtracted.
-                let of = boxes.iter().filter_map(|one| one.and(&packets)).collect();
-                found.extend(remains(of, &found.clone(), MOST_BOXES).ok_or_else(too_many)?);
-                if found.len() > MOST_BOXES {
+                let of = regions.iter().filter_map(|one| one.and(&packets)).collect();
+                found.extend(remains(of, &found.clone(), MAX_HYPERRECTANGLES).ok_or_else(too_many)?);
+                if found.len() > MAX_HYPERRECTANGLES {
                     return Err(too_many());
                 }
             }

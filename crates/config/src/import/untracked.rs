@@ -1,15 +1,15 @@
 //! Converts exclusions from connection tracking to rules that create no sessions.
 
-use super::Said;
+use super::ConversionReport;
 use super::chains::Flat;
 use super::interfaces::{NOT_FORWARDED, without_loopback};
 use super::listing::{Action, Decision, Hook, LineIndex, Listing};
 use super::packets::{Field, Packets, remains, state};
 
 /// Maximum number of hyperrectangles that may remain in a comparison.
-const MOST_BOXES: usize = 64;
+const MAX_HYPERRECTANGLES: usize = 64;
 /// Maximum number of decisions on untracked packets.
-const MOST: usize = 1 << 12;
+const MAX_DECISIONS: usize = 1 << 12;
 
 /// Decisions on untracked packets, and the lines that exclude these packets from tracking.
 #[derive(Default)]
@@ -23,9 +23,9 @@ pub fn untracked(
     listing: &Listing,
     decisions: &[Decision],
     end: &dyn Fn(bool) -> Action,
-    said: &mut Said,
+    report: &mut ConversionReport,
 ) -> Untracked {
-    let without = without_loopback(left_out(listing, said), listing, said, NOT_FORWARDED);
+    let without = without_loopback(left_out(listing, report), listing, report, NOT_FORWARDED);
     let lines: Vec<LineIndex> = without.iter().map(|decision| decision.line).collect();
     let mut found = Vec::new();
     for decision in decisions {
@@ -40,16 +40,16 @@ pub fn untracked(
                 ..decision.clone()
             })
         }));
-        if found.len() > MOST {
+        if found.len() > MAX_DECISIONS {
             for line in lines {
-                said.leave(line, "the packets that this line leaves untracked need too many rules");
+                report.leave(line, "the packets that this line leaves untracked need too many rules");
             }
             return Untracked::default();
         }
     }
     // The remaining rules apply only to tracked packets.
     found.extend(without.into_iter().map(|untracked| Decision {
-        action: of_untracked(&end(untracked.packets.six)),
+        action: of_untracked(&end(untracked.packets.v6)),
         ..untracked
     }));
     Untracked {
@@ -60,13 +60,13 @@ pub fn untracked(
 
 impl Untracked {
     /// Puts these decisions before the decisions on tracked packets, if any rule depends on tracking.
-    pub fn before(self, decisions: Vec<Decision>, stateful: bool, said: &mut Said) -> Vec<Decision> {
+    pub fn before(self, decisions: Vec<Decision>, stateful: bool, report: &mut ConversionReport) -> Vec<Decision> {
         let Self {
             decisions: mut all,
             lines,
         } = self;
         for line in lines {
-            said.note(
+            report.note(
                 line,
                 match stateful {
                     true => {
@@ -93,7 +93,7 @@ fn of_untracked(action: &Action) -> Action {
 }
 
 /// Packets that are excluded from tracking, as hyperrectangles that don't overlap.
-fn left_out(listing: &Listing, said: &mut Said) -> Vec<Decision> {
+fn left_out(listing: &Listing, report: &mut ConversionReport) -> Vec<Decision> {
     let chains = listing
         .tables
         .iter()
@@ -102,21 +102,21 @@ fn left_out(listing: &Listing, said: &mut Said) -> Vec<Decision> {
     for (table, name, chain) in chains.filter(|(.., chain)| chain.hook == Some(Hook::Raw)) {
         let mut flat = Flat::default();
         flat.base(table, chain, &Action::Accept);
-        said.asked.extend(&flat.asked);
+        report.reached.extend(&flat.reached);
         for (line, why) in flat.leftovers {
-            said.leave(line, why);
+            report.leave(line, why);
         }
         let none = format!(
             "except for `notrack`, chain `{name}` of table {} has no counterpart",
             table.name
         );
         if chain.policy != crate::schema::Verdict::Accept {
-            said.leave(chain.line, none.as_str());
+            report.leave(chain.line, none.as_str());
         }
         let mut decided: Vec<Packets> = found.iter().map(|decision| decision.packets.clone()).collect();
         for decision in flat.decisions {
             match decision.action {
-                Action::Notrack => match remains(vec![decision.packets.clone()], &decided, MOST_BOXES) {
+                Action::Notrack => match remains(vec![decision.packets.clone()], &decided, MAX_HYPERRECTANGLES) {
                     Some(left) => {
                         decided.extend(left.iter().cloned());
                         found.extend(left.into_iter().map(|packets| Decision {
@@ -124,14 +124,14 @@ fn left_out(listing: &Listing, said: &mut Said) -> Vec<Decision> {
                             ..decision.clone()
                         }));
                     }
-                    None => said.leave(
+                    None => report.leave(
                         decision.line,
                         "the packets that this line leaves untracked need too many \
                          rules",
                     ),
                 },
                 Action::Accept => decided.push(decision.packets),
-                _ => said.leave(decision.line, none.as_str()),
+                _ => report.leave(decision.line, none.as_str()),
             }
         }
     }

@@ -12,45 +12,45 @@ use crate::value::{Device, Dscp, Ecn, IpProtocol, Mac, Message, PortRange};
 /// Ports of a translation target.
 pub type Port = PortRange;
 
-fn not(what: &str, text: &str) -> String {
-    format!("`{text}` is not {what}")
+fn not(description: &str, text: &str) -> String {
+    format!("`{text}` is not {description}")
 }
 
 /// Converts an address to a number.
 pub fn number(address: IpAddr) -> u128 {
     match address {
-        IpAddr::V4(four) => u32::from(four).into(),
-        IpAddr::V6(six) => six.into(),
+        IpAddr::V4(v4) => u32::from(v4).into(),
+        IpAddr::V6(v6) => v6.into(),
     }
 }
 
 /// Converts a number to an address.
-pub fn address(six: bool, number: u128) -> IpAddr {
-    match six {
+pub fn address(v6: bool, number: u128) -> IpAddr {
+    match v6 {
         true => IpAddr::V6(Ipv6Addr::from(number)),
         false => IpAddr::V4(Ipv4Addr::from(u32::try_from(number).unwrap_or(u32::MAX))),
     }
 }
 
 /// Parse `192.0.2.0/24`, `192.0.2.0/255.255.255.0`, an address, or a list of these.
-pub fn networks(text: &str, six: bool) -> Result<Ranges, String> {
-    let all = text.split(',').map(|one| network(one, six));
+pub fn networks(text: &str, v6: bool) -> Result<Ranges, String> {
+    let all = text.split(',').map(|one| network(one, v6));
     let all: Vec<_> = all.collect::<Result<_, _>>()?;
     Ok(Ranges::union(all))
 }
 
-fn network(text: &str, six: bool) -> Result<(u128, u128), String> {
+fn network(text: &str, v6: bool) -> Result<(u128, u128), String> {
     let wrong = || not("a network of this address family", text);
     let (address, length) = match text.split_once('/') {
         None => (text, None),
         Some((address, mask)) => (address, Some(mask)),
     };
     let address: IpAddr = address.parse().map_err(|_| wrong())?;
-    if address.is_ipv6() != six {
+    if address.is_ipv6() != v6 {
         return Err(wrong());
     }
     let length = match length {
-        None if six => 128,
+        None if v6 => 128,
         None => 32,
         Some(length) => match (length.parse::<u8>(), length.parse::<IpAddr>()) {
             (Ok(length), _) => length,
@@ -69,10 +69,10 @@ pub fn network4(text: &str) -> Result<(u32, u32), String> {
 }
 
 /// Parse `192.0.2.1-192.0.2.9`, or a single address.
-pub fn address_range(text: &str, six: bool) -> Result<Ranges, String> {
+pub fn address_range(text: &str, v6: bool) -> Result<Ranges, String> {
     let wrong = || not("a range of addresses of this address family", text);
     let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let read = |text: &str| text.parse::<IpAddr>().ok().filter(|address| address.is_ipv6() == six);
+    let read = |text: &str| text.parse::<IpAddr>().ok().filter(|address| address.is_ipv6() == v6);
     let (first, last) = (read(first).ok_or_else(wrong)?, read(last).ok_or_else(wrong)?);
     if first > last {
         return Err(wrong());
@@ -125,17 +125,17 @@ pub fn ports(text: &str, between: char) -> Result<Ranges, String> {
 }
 
 /// Parse an ICMP type with an optional code: `8`, `3/4`, `echo-request`, `any`.
-pub fn message(text: &str, six: bool) -> Result<Ranges, String> {
+pub fn message(text: &str, v6: bool) -> Result<Ranges, String> {
     let text = match text {
         // Older versions list the type "any" as 255.
         "any" | "255" => return Ok(Ranges::of(0, 0xffff)),
         "ping" => "echo-request",
         "pong" => "echo-reply",
         "ttl-exceeded" => "time-exceeded",
-        "port-unreachable" if !six => "3/3",
-        "host-unreachable" if !six => "3/1",
-        "network-unreachable" if !six => "3/0",
-        "fragmentation-needed" if !six => "3/4",
+        "port-unreachable" if !v6 => "3/3",
+        "host-unreachable" if !v6 => "3/1",
+        "network-unreachable" if !v6 => "3/0",
+        "fragmentation-needed" if !v6 => "3/4",
         "neighbor-solicitation" | "nd-neighbor-solicit" => "neighbour-solicitation",
         "neighbor-advertisement" | "nd-neighbor-advert" => "neighbour-advertisement",
         "nd-router-solicit" => "router-solicitation",
@@ -144,7 +144,7 @@ pub fn message(text: &str, six: bool) -> Result<Ranges, String> {
     };
     let message: Message = text.parse().map_err(|_| not("a known ICMP type", text))?;
     let kind = message
-        .kind(six)
+        .kind(v6)
         .ok_or_else(|| not("an ICMP type of this address family", text))?;
     Ok(message_range(kind, message.code))
 }

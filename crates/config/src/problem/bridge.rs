@@ -39,7 +39,7 @@ pub enum BridgeProblem {
     Mtu((String, u16), (String, u16)),
     /// There are more bridges than supported.
     #[error("{0} bridges exceed the maximum")]
-    #[diagnostic(help("at most {} bridges are possible", crate::limits::MOST_BRIDGES))]
+    #[diagnostic(help("at most {} bridges are possible", crate::limits::MAX_BRIDGES))]
     TooMany(usize),
 }
 

@@ -60,7 +60,7 @@ pub enum ChainProblem {
         "write \"sessions\" before \"forward\"; or write `sessions = false` in the filter, which then matches each \
          packet"
     ))]
-    PastTheFilter,
+    BypassesFilter,
     /// A chain uses `sessions`, but the router has no sessions.
     #[error("`sessions` has no effect: the router has no NAT, stateful filter or inspection")]
     #[diagnostic(help("remove `sessions`"))]
@@ -71,8 +71,8 @@ pub enum ChainProblem {
     NotOne(String),
     /// A key requires another key.
     #[error("`{0}` needs `{1}`")]
-    #[diagnostic(help("{}", beside(_0, _1)))]
-    Without(&'static str, &'static str),
+    #[diagnostic(help("{}", required_key(_0, _1)))]
+    Requires(&'static str, &'static str),
     /// A policer has no rate, or two.
     #[error("a rate needs either `packets` or `bits`")]
     #[diagnostic(help("write {{ packets = 10000, burst = 200 }} or {{ bits = \"100M\" }}"))]
@@ -83,7 +83,7 @@ pub enum ChainProblem {
     Mirror(String, &'static str),
     /// The chains have too many steps.
     #[error("{0} steps exceed the maximum for the chains of a router")]
-    #[diagnostic(help("at most {} steps are possible", crate::limits::MOST_STEPS))]
+    #[diagnostic(help("at most {} steps are possible", crate::limits::MAX_STEPS))]
     TooMany(usize),
 }
 
@@ -94,7 +94,7 @@ impl From<ChainProblem> for Problem {
 }
 
 /// Hint for a key that requires another key.
-fn beside(key: &str, needed: &str) -> String {
+fn required_key(key: &str, needed: &str) -> String {
     match key {
         "to" => "write { classify = { … }, to = \"CHAIN\" }".into(),
         "classify" => "add `to = \"CHAIN\"` to the step".into(),

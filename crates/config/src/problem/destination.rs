@@ -21,7 +21,7 @@ pub enum DestinationProblem {
     NoOwnAddress(String),
     /// The list of hosts is empty or too long.
     #[error("the list has {0} hosts")]
-    #[diagnostic(help("write 1 to {MOST_HOSTS} hosts"))]
+    #[diagnostic(help("write 1 to {MAX_HOSTS} hosts"))]
     Hosts(usize),
     /// A host is listed twice.
     #[error("`{0}` is already in the list")]
@@ -34,23 +34,23 @@ pub enum DestinationProblem {
     /// Health checks require a host stack of the router.
     #[error("health checks are sent by the router's host, but this router has no host")]
     #[diagnostic(help("write `daemon = true` for the router, such as in [routers.default]"))]
-    NobodyChecks,
+    HealthWithoutHost,
     /// `local` requires a host stack of the router.
     #[error("`local` needs a router with a host, but this router has no host")]
     #[diagnostic(help("write `daemon = true` for the router, such as in [routers.default]"))]
-    NobodySends,
+    LocalWithoutHost,
     /// A rule for packets of the router's host stack has an input interface.
     #[error("packets from the gateway's own host have no ingress interface")]
     #[diagnostic(help("remove `in` or `local`"))]
-    OwnComesIn,
+    LocalWithInput,
     /// A rule translates packets of the router's host stack to the gateway itself.
     #[error("packets from the gateway's own host can't be forwarded back to this host")]
     #[diagnostic(help("name another host in `to`"))]
-    OwnToItself,
+    LocalToLocal,
     /// A source rule for the router's host stack has no output interface.
     #[error("a source rule with `local` needs the egress interface")]
     #[diagnostic(help("add `out = …`"))]
-    OwnWithoutOut,
+    LocalWithoutOutput,
     /// A TCP check has no port.
     #[error("a TCP check needs a port")]
     #[diagnostic(help("add `port` to `health`, or write `protocol = \"icmp\"` in `health`"))]
@@ -63,7 +63,7 @@ pub enum DestinationProblem {
     #[error("{count} rules for `{network}` differ only in protocol and interface")]
     #[diagnostic(help(
         "at most {} can: write rules without `in`, `out` or `protocol` in place of some",
-        crate::limits::MOST_EQUAL_RULES
+        crate::limits::MAX_EQUAL_RULES
     ))]
     TooManyEqual {
         /// Network of the rules.
@@ -78,7 +78,7 @@ pub enum DestinationProblem {
 }
 
 /// Maximum number of hosts in a list.
-pub(crate) const MOST_HOSTS: usize = 64;
+pub(crate) const MAX_HOSTS: usize = 64;
 
 impl From<DestinationProblem> for Problem {
     fn from(problem: DestinationProblem) -> Self {

@@ -7,13 +7,13 @@ use crate::value::SetType;
 #[derive(Clone, Debug, PartialEq, thiserror::Error, miette::Diagnostic)]
 pub enum FilterProblem {
     /// No group has this name.
-    #[error("there is no group of {what} named `{name}`")]
+    #[error("there is no group of {description} named `{name}`")]
     #[diagnostic(help("{}", meant(name, known)))]
     UnknownGroup {
         /// Name as written.
         name: String,
         /// Kind of the group: addresses or ports.
-        what: &'static str,
+        description: &'static str,
         /// Names of the groups.
         known: Vec<String>,
     },
@@ -71,14 +71,14 @@ pub enum FilterProblem {
     SetAndGroup(String),
     /// The elements of a set exceed its size.
     #[error("{count} elements exceed the size {size} of the set")]
-    #[diagnostic(help("{}", larger(*count, *most)))]
+    #[diagnostic(help("{}", larger(*count, *max)))]
     SetTooSmall {
         /// Number of elements.
         count: usize,
         /// Size of the set.
         size: u32,
         /// Maximum size of any set.
-        most: u32,
+        max: u32,
     },
     /// An element does not fit the type of its set.
     #[error("`{element}` does not fit into a set of {}", plural(*.kind))]
@@ -144,16 +144,16 @@ pub enum FilterProblem {
     NotOfGateway(&'static str),
     /// The rules expand to too many combinations.
     #[error("{combinations} combinations of addresses, ports and other values are too many")]
-    #[diagnostic(help("at most {most} combinations are possible: use prefixes and ranges in place of lists"))]
+    #[diagnostic(help("at most {max} combinations are possible: use prefixes and ranges in place of lists"))]
     TooLarge {
         /// Number of combinations.
         combinations: u64,
         /// Maximum number of combinations.
-        most: u64,
+        max: u64,
     },
     /// The rules contain too many MAC addresses.
     #[error("{0} different MAC addresses are too many")]
-    #[diagnostic(help("at most {} are possible in all rules together", crate::limits::MOST_MACS))]
+    #[diagnostic(help("at most {} are possible in all rules together", crate::limits::MAX_MACS))]
     TooManyMacs(usize),
     /// Too many rules are evaluated individually.
     #[error("there are too many rules ({0}) with applications, marks, sets or an action that continues evaluation")]
@@ -161,11 +161,11 @@ pub enum FilterProblem {
         "at most 256 such rules are possible, because all of them are evaluated for each packet; to count packets, no \
          `count` rule is needed, because every rule has counters"
     ))]
-    TooManyGoingOn(usize),
+    TooManyContinuing(usize),
     /// A rule refers to applications, but application identification is not configured.
     #[error("application identification is not enabled")]
     #[diagnostic(help("add [applications] with `interfaces`"))]
-    NobodySeeks,
+    IdentificationNotEnabled,
     /// A rule refers to applications in a filter without sessions.
     #[error("`application` needs a stateful filter")]
     #[diagnostic(help("remove `sessions = false` in [filter]"))]
@@ -220,10 +220,10 @@ fn plural(kind: SetType) -> &'static str {
 }
 
 /// Hint for a set that is too small.
-fn larger(count: usize, most: u32) -> String {
-    match count as u64 <= u64::from(most) {
-        true => format!("write `size = {count}` or more, up to {most}"),
-        false => format!("a set has at most {most} elements: remove some, or write two sets"),
+fn larger(count: usize, max: u32) -> String {
+    match count as u64 <= u64::from(max) {
+        true => format!("write `size = {count}` or more, up to {max}"),
+        false => format!("a set has at most {max} elements: remove some, or write two sets"),
     }
 }
 

@@ -183,7 +183,7 @@ pub enum PoolProblem {
     /// Some inside addresses of deterministic NAT match no rule that uses the pool.
     #[error("no rule translates all addresses of `{inside}` with pool `{pool}`")]
     #[diagnostic(help("add a [[nat.source]] with `pool = \"{pool}\"`, or reduce the range `inside`"))]
-    InsideNotLed {
+    InsideNotTranslated {
         /// Inside range as written.
         inside: AddressRange,
         /// Name of the pool.

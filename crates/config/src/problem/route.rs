@@ -62,7 +62,7 @@ pub enum RouteProblem {
     /// The router has no IPv4 address with which it could resolve IPv4 gateways.
     #[error("the router cannot send ARP requests on interface `{0}`, because the router has no IPv4 address")]
     #[diagnostic(help("add an IPv4 address to an interface of the router, or use an IPv6 gateway"))]
-    NothingToAskWith(String),
+    NoArpSource(String),
     /// `from` and `to` have different address families.
     #[error("the route to `{to}` and its `from` `{from}` are of different families")]
     #[diagnostic(help("write a route for each family"))]

@@ -117,7 +117,7 @@ pub enum RouterProblem {
     /// A TCP-MD5 key is given for an address that is not in `peers`.
     #[error("there is a TCP-MD5 key for `{0}`, which is not in `peers`")]
     #[diagnostic(help("add the address to `peers`, or remove the key"))]
-    KeyOfNobody(IpAddr),
+    KeyWithoutPeer(IpAddr),
     /// A TCP-MD5 key is given for a peer that can't connect because of its address family.
     #[error("the peer `{0}` cannot connect to the IPv4 listener `{1}`")]
     #[diagnostic(help("listen on an IPv6 address (`[::]` for both families), or remove the peer's key"))]
@@ -154,7 +154,7 @@ pub enum RouterProblem {
     },
     /// There are too many routers.
     #[error("{0} routers exceed the maximum")]
-    #[diagnostic(help("at most {} routers are possible", crate::limits::MOST_ROUTERS))]
+    #[diagnostic(help("at most {} routers are possible", crate::limits::MAX_ROUTERS))]
     TooMany(usize),
 }
 

@@ -1,7 +1,7 @@
 //! Problems of subscribers.
 
 use super::{Problem, meant};
-use crate::limits::MOST_SITES;
+use crate::limits::MAX_SITES;
 use crate::value::{AddressRange, Prefix, Tags};
 
 /// A problem of `[subscribers]`, or advice about it.
@@ -13,7 +13,7 @@ pub enum SubscribersProblem {
     NoSites,
     /// There are more sites than supported.
     #[error("{0} sites exceed the maximum")]
-    #[diagnostic(help("at most {MOST_SITES} sites are possible"))]
+    #[diagnostic(help("at most {MAX_SITES} sites are possible"))]
     TooManySites(u64),
     /// A table to which a group refers is missing.
     #[error("there is no [subscribers.{table}.{name}]")]
@@ -36,13 +36,13 @@ pub enum SubscribersProblem {
         name: String,
     },
     /// The interface has neither its own device nor a bond.
-    #[error("interface `{interface}` is {what}")]
+    #[error("interface `{interface}` is {description}")]
     #[diagnostic(help("write an interface that has a device or a bond"))]
     Link {
         /// Name of the interface.
         interface: String,
         /// Kind of the interface.
-        what: &'static str,
+        description: &'static str,
     },
     /// The access interface and the public interface of sites are in different routers.
     #[error("`{access}` is in router `{router}`, and `{public}` in router `{other}`")]

@@ -80,7 +80,7 @@ pub struct Interface {
     pub router_advertisements: Option<RouterAdvertisements>,
     /// What happens to TCP and UDP packets with a partial checksum, which a local sender has left for the device to
     /// complete.
-    pub partial_checksums: LeftToOffload,
+    pub partial_checksums: PartialChecksums,
     /// Maximum MSS in SYN segments that are received or sent here: `"mtu"`, or a number of bytes for IPv4 (20 less for
     /// IPv6). A larger MSS is lowered to the configured value. If omitted, the MSS is not changed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -129,7 +129,7 @@ impl Default for Interface {
             announce_addresses: false,
             redirects: false,
             router_advertisements: None,
-            partial_checksums: LeftToOffload::Complete,
+            partial_checksums: PartialChecksums::Complete,
             mss_clamp: None,
             share: None,
             rate: None,
@@ -184,7 +184,7 @@ pub enum SourceValidation {
 /// complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum LeftToOffload {
+pub enum PartialChecksums {
     /// Compute the checksum, and count the packet.
     Complete,
     /// Drop and count the packet.

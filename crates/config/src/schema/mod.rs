@@ -32,7 +32,7 @@ pub use inspection::{
     OverloadClass, SignatureDialect, Signatures, UrgentPointer,
 };
 pub use interface::{
-    Bond, BondMode, InUse, Interface, LeftToOffload, LinkShare, RouterAdvertisements, SourceValidation,
+    Bond, BondMode, InUse, Interface, LinkShare, PartialChecksums, RouterAdvertisements, SourceValidation,
 };
 pub use nat::{
     Balance, DestinationRule, ExemptRule, Health, HealthProtocol, Nat, SourceRule, StaticRule, UnsolicitedSyn,

@@ -84,7 +84,7 @@ pub struct HostLimits {
 
 impl HostLimits {
     /// The configured limits, each with the name of its class.
-    pub fn given(&self) -> impl Iterator<Item = (&'static str, Rate)> {
+    pub fn configured(&self) -> impl Iterator<Item = (&'static str, Rate)> {
         let all = [
             ("routing", self.routing),
             ("bfd", self.bfd),

@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use super::Rate;
-use crate::limits::MOST_TERMINALS;
+use crate::limits::MAX_TERMINALS;
 use crate::value::{MacPrefix, Period, Prefix, SiteTags};
 
 /// Default average number of terminals per site.
@@ -60,9 +60,9 @@ impl Subscribers {
     }
 
     /// Maximum number of terminals, either configured or the default.
-    pub fn most_terminals(&self) -> u32 {
+    pub fn max_terminals(&self) -> u32 {
         let usual = self.count().saturating_mul(TERMINALS_EACH).max(TERMINALS);
-        let usual = u32::try_from(usual).unwrap_or(u32::MAX).min(MOST_TERMINALS);
+        let usual = u32::try_from(usual).unwrap_or(u32::MAX).min(MAX_TERMINALS);
         self.terminals.unwrap_or(usual)
     }
 }

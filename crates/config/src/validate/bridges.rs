@@ -2,7 +2,7 @@
 
 use super::Check;
 use crate::config::{Bridged, DEFAULT_ROUTER, Interface, InterfaceIndex, Link};
-use crate::limits::MOST_BRIDGES;
+use crate::limits::MAX_BRIDGES;
 use crate::problem::BridgeProblem;
 use crate::read::{Step, place};
 use crate::schema;
@@ -11,7 +11,7 @@ impl Check<'_> {
     /// Set the bridges of interfaces.
     pub(super) fn bridges(&mut self, interfaces: &mut [Interface]) {
         let document = self.document;
-        if document.bridges.len() > MOST_BRIDGES {
+        if document.bridges.len() > MAX_BRIDGES {
             let many = BridgeProblem::TooMany(document.bridges.len());
             self.report(place!["bridges"], many.into());
         }

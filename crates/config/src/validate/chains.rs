@@ -9,7 +9,7 @@ use super::filter::Groups;
 use super::routers::{DEFAULT, Scope};
 use crate::chain::{Chain, PoliceRate, RouterChains, Step as Written, StepAction};
 use crate::config::{Applications, Inspection, Interface, Link};
-use crate::limits::MOST_STEPS;
+use crate::limits::MAX_STEPS;
 use crate::problem::ChainProblem;
 use crate::read::{Step, place};
 use crate::schema::{ChainStep, ChainTable, ChainWord, Filter, Police, PoliceBy};
@@ -18,13 +18,13 @@ use crate::schema::{ChainStep, ChainTable, ChainWord, Filter, Police, PoliceBy};
 const INPUT: &str = "input";
 
 /// Minimum burst in bytes of a policer for bits: the length of the longest Ethernet frame.
-const LEAST_BYTES: u64 = 1_514;
+const MIN_BURST_BYTES: u64 = 1_514;
 
 /// Maximum burst in packets or bytes.
-const MOST_AT_ONCE: u64 = 4_000_000_000;
+const MAX_BURST: u64 = 4_000_000_000;
 
 /// Maximum bit rate of a policing step.
-const MOST_BITS: u64 = 10_000_000_000_000;
+const MAX_BIT_RATE: u64 = 10_000_000_000_000;
 
 /// Chains as written.
 type Chains = IndexMap<String, Vec<ChainStep>>;
@@ -75,17 +75,17 @@ impl Check<'_> {
 
     fn router_chains(&mut self, written: &Chains, interfaces: &[Interface], is_stateful: bool) -> Vec<Chain> {
         let count = written.values().map(Vec::len).sum();
-        if count > MOST_STEPS {
+        if count > MAX_STEPS {
             self.refuse_chain(place!["chains"], ChainProblem::TooMany(count));
         }
         if !written.contains_key(INPUT) {
             self.refuse_chain(place!["chains"], ChainProblem::NoInput);
         }
         // Problems of groups are reported at the definition of the groups, and therefore not reported again for chains.
-        let told = self.found.len();
+        let reported = self.found.len();
         let nothing = Filter::default();
         let groups = self.groups_of(self.scope.filter.unwrap_or(&nothing)).without_sets();
-        self.found.truncate(told);
+        self.found.truncate(reported);
         let mut chains = Vec::new();
         for (name, steps) in written {
             self.name(place!["chains", name], name);
@@ -107,7 +107,7 @@ impl Check<'_> {
                 steps,
             });
         }
-        self.ways(&chains);
+        self.chain_walk(&chains);
         chains
     }
 
@@ -143,7 +143,7 @@ impl Check<'_> {
                 }
                 Some(ChainWord::Sessions) if !is_stateful => self.advise(at, ChainProblem::NoSessions.into()),
                 Some(ChainWord::Forward) if filter && (k == 0 || word(k - 1) != Some(ChainWord::Sessions)) => {
-                    self.refuse_chain(at, ChainProblem::PastTheFilter);
+                    self.refuse_chain(at, ChainProblem::BypassesFilter);
                 }
                 _ => {}
             }
@@ -183,7 +183,7 @@ impl Check<'_> {
             return None;
         }
         if table.exceed.is_some() && table.police.is_none() {
-            self.refuse_chain(&of("exceed"), ChainProblem::Without("exceed", "police"));
+            self.refuse_chain(&of("exceed"), ChainProblem::Requires("exceed", "police"));
         }
         for (key, to) in [("to", &table.to), ("exceed", &table.exceed)] {
             if let Some(name) = to.as_ref().filter(|name| !chains.contains_key(*name)) {
@@ -199,7 +199,7 @@ impl Check<'_> {
         if let Some(class) = &table.classify {
             let selection = self.selected(&of("classify"), &class.rule(), groups);
             let Some(to) = &table.to else {
-                self.refuse_chain(at, ChainProblem::Without("classify", "to"));
+                self.refuse_chain(at, ChainProblem::Requires("classify", "to"));
                 return None;
             };
             return Some(StepAction::Classify(Box::new(selection), to.clone()));
@@ -226,9 +226,9 @@ impl Check<'_> {
             self.refuse_chain(at, ChainProblem::UnknownPolicer { name, known });
             return None;
         };
-        let told = self.found.len();
+        let reported = self.found.len();
         let rate = self.police(at, police);
-        self.found.truncate(told);
+        self.found.truncate(reported);
         Some(StepAction::Police(Some(name.to_owned()), rate?, exceed))
     }
 
@@ -257,14 +257,14 @@ impl Check<'_> {
             (Some(packets), None) => {
                 self.in_range(&of("packets"), "a number of packets", packets, 1..=1_000_000_000);
                 let burst = burst.unwrap_or(packets.max(1).into());
-                self.in_range(&of("burst"), "a number of packets", burst, 1..=MOST_AT_ONCE);
+                self.in_range(&of("burst"), "a number of packets", burst, 1..=MAX_BURST);
                 Some(PoliceRate::Packets(packets.into(), burst))
             }
             (None, Some(bits)) => {
-                self.in_range(&of("bits"), "a number of bits", bits.bits(), 1..=MOST_BITS);
-                let second = (bits.bits() / 8).clamp(LEAST_BYTES, MOST_AT_ONCE);
+                self.in_range(&of("bits"), "a number of bits", bits.bits(), 1..=MAX_BIT_RATE);
+                let second = (bits.bits() / 8).clamp(MIN_BURST_BYTES, MAX_BURST);
                 let burst = burst.unwrap_or(second);
-                self.in_range(&of("burst"), "a number of bytes", burst, LEAST_BYTES..=MOST_AT_ONCE);
+                self.in_range(&of("burst"), "a number of bytes", burst, MIN_BURST_BYTES..=MAX_BURST);
                 Some(PoliceRate::Bits(bits.bits(), burst))
             }
             _ => {
@@ -297,23 +297,23 @@ impl Check<'_> {
     }
 
     /// Check that packets reach every chain, and that chains do not form a loop.
-    fn ways(&mut self, chains: &[Chain]) {
-        let mut ways = Ways {
+    fn chain_walk(&mut self, chains: &[Chain]) {
+        let mut chain_walk = ChainWalk {
             chains,
-            within: Vec::new(),
-            done: HashSet::new(),
-            round: None,
+            path: Vec::new(),
+            reached: HashSet::new(),
+            first_loop: None,
         };
-        ways.follow(INPUT);
-        let (mut round, done) = (ways.round.take(), ways.done);
+        chain_walk.follow(INPUT);
+        let (mut first_loop, reached) = (chain_walk.first_loop.take(), chain_walk.reached);
         // Chains that packets do not reach may also form a loop.
-        for chain in chains.iter().filter(|chain| !done.contains(chain.name.as_str())) {
-            if done.contains(INPUT) {
+        for chain in chains.iter().filter(|chain| !reached.contains(chain.name.as_str())) {
+            if reached.contains(INPUT) {
                 let problem = ChainProblem::Unreached(chain.name.clone());
                 self.refuse_chain(place!["chains", &chain.name], problem);
             }
         }
-        if let Some((chain, path)) = round.take() {
+        if let Some((chain, path)) = first_loop.take() {
             self.refuse_chain(place!["chains", chain], ChainProblem::Loop(path));
         }
     }
@@ -334,35 +334,35 @@ fn only_to(table: &ChainTable) -> ChainTable {
 }
 
 /// Traversal of chains, beginning at the chain at which packets enter.
-struct Ways<'c> {
+struct ChainWalk<'c> {
     chains: &'c [Chain],
     /// Chains on the current path, in order.
-    within: Vec<&'c str>,
+    path: Vec<&'c str>,
     /// Chains that packets reach.
-    done: HashSet<&'c str>,
+    reached: HashSet<&'c str>,
     /// The first loop: the chain that closes it, and the path of the loop.
-    round: Option<(&'c str, String)>,
+    first_loop: Option<(&'c str, String)>,
 }
 
-impl<'c> Ways<'c> {
+impl<'c> ChainWalk<'c> {
     fn follow(&mut self, name: &str) {
         let Some(chain) = self.chains.iter().find(|chain| chain.name == name) else {
             return;
         };
-        if let Some(first) = self.within.iter().position(|before| *before == name) {
-            let last = self.within.last().copied().unwrap_or_default();
-            let path = [&self.within[first..], &[name]].concat().join(" → ");
-            self.round.get_or_insert((last, path));
+        if let Some(first) = self.path.iter().position(|before| *before == name) {
+            let last = self.path.last().copied().unwrap_or_default();
+            let path = [&self.path[first..], &[name]].concat().join(" → ");
+            self.first_loop.get_or_insert((last, path));
             return;
         }
-        if !self.done.insert(&chain.name) {
+        if !self.reached.insert(&chain.name) {
             return;
         }
-        self.within.push(&chain.name);
+        self.path.push(&chain.name);
         for to in chain.steps.iter().filter_map(|step| step.action.to()) {
             self.follow(to);
         }
-        self.within.pop();
+        self.path.pop();
     }
 }
 

@@ -8,7 +8,7 @@ use super::Check;
 use super::routers::DEFAULT;
 use super::rules::Rules;
 use crate::config::{DestinationAction, DestinationRule, HostCheck, HostSet, Interface, InterfaceIndex};
-use crate::problem::{DestinationProblem, MOST_HOSTS, Problem};
+use crate::problem::{DestinationProblem, MAX_HOSTS, Problem};
 use crate::read::{Step, place};
 use crate::schema;
 use crate::value::{PortRange, Target, TargetHost, Transport};
@@ -36,7 +36,7 @@ impl Check<'_> {
             return self.report(at, DestinationProblem::Anywhere.into());
         }
         if !written.local {
-            self.forwards_lent_port(k, written, &incoming, interfaces);
+            self.forwards_pool_port(k, written, &incoming, interfaces);
         }
         let first = written.to_port.map(|port| port.number());
         let moved = match (written.port, first) {
@@ -100,13 +100,13 @@ impl Check<'_> {
     fn own_destination(&mut self, at: &[Step<'_>], written: &schema::DestinationRule) {
         let own = &[at, place!["local"]].concat()[..];
         if !self.has_host() {
-            self.report(own, DestinationProblem::NobodySends.into());
+            self.report(own, DestinationProblem::LocalWithoutHost.into());
         }
         if !written.incoming.is_empty() {
-            self.report(&[at, place!["in"]].concat(), DestinationProblem::OwnComesIn.into());
+            self.report(&[at, place!["in"]].concat(), DestinationProblem::LocalWithInput.into());
         }
         if written.to == Target::Gateway {
-            self.report(&[at, place!["to"]].concat(), DestinationProblem::OwnToItself.into());
+            self.report(&[at, place!["to"]].concat(), DestinationProblem::LocalToLocal.into());
         }
     }
 
@@ -114,10 +114,10 @@ impl Check<'_> {
     pub(super) fn own_source(&mut self, at: &[Step<'_>], written: &schema::SourceRule) {
         let own = &[at, place!["local"]].concat()[..];
         if !self.has_host() {
-            self.report(own, DestinationProblem::NobodySends.into());
+            self.report(own, DestinationProblem::LocalWithoutHost.into());
         }
         if written.out.is_none() {
-            self.report(own, DestinationProblem::OwnWithoutOut.into());
+            self.report(own, DestinationProblem::LocalWithoutOutput.into());
         }
     }
 
@@ -201,7 +201,7 @@ impl Check<'_> {
         hosts: &[TargetHost],
         rules: &mut Rules,
     ) -> u16 {
-        if hosts.is_empty() || hosts.len() > MOST_HOSTS {
+        if hosts.is_empty() || hosts.len() > MAX_HOSTS {
             self.report(
                 &[at, place!["to"]].concat(),
                 DestinationProblem::Hosts(hosts.len()).into(),
@@ -235,7 +235,7 @@ impl Check<'_> {
         written: &schema::DestinationRule,
     ) -> Option<HostCheck> {
         if !self.has_host() {
-            self.report(at, DestinationProblem::NobodyChecks.into());
+            self.report(at, DestinationProblem::HealthWithoutHost.into());
         }
         let (interval, timeout) = (health.interval.duration(), health.timeout.duration());
         for (key, period) in [("interval", interval), ("timeout", timeout)] {
@@ -283,7 +283,7 @@ impl Check<'_> {
 
     /// Check that no pool allocates the rule's ports. A port of the rule could otherwise belong to a session of an
     /// inside host.
-    fn forwards_lent_port(
+    fn forwards_pool_port(
         &mut self,
         k: usize,
         written: &schema::DestinationRule,
@@ -301,7 +301,7 @@ impl Check<'_> {
         }
         let all = PortRange::new(1, u16::MAX);
         let Some(wanted) = written.port.or(all) else { return };
-        let lent = |pool: &schema::Pool| -> Option<(Ipv4Addr, PortRange)> {
+        let allocated = |pool: &schema::Pool| -> Option<(Ipv4Addr, PortRange)> {
             let range = pool.addresses.iter().find(|range| match written.address {
                 Some(address) => range.contains(address),
                 None => true,
@@ -317,9 +317,9 @@ impl Check<'_> {
         }
         let found = pools
             .into_iter()
-            .find_map(|(name, pool)| Some((name.clone(), lent(pool)?)));
+            .find_map(|(name, pool)| Some((name.clone(), allocated(pool)?)));
         if let Some((pool, (address, ports))) = found {
-            let problem = Problem::ForwardsLentPort { address, ports, pool };
+            let problem = Problem::ForwardsPoolPort { address, ports, pool };
             let key = match (written.port, written.address) {
                 (Some(_), _) => "port",
                 (None, Some(_)) => "address",

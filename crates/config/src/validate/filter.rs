@@ -17,7 +17,7 @@ use super::Check;
 use super::routers::Scope;
 use crate::config::DEFAULT_ROUTER;
 use crate::filter::{FilterRule, Selection};
-use crate::limits::MOST_MACS;
+use crate::limits::MAX_MACS;
 use crate::problem::{FilterProblem, RouterProblem};
 use crate::read::{Step, place};
 use crate::schema::{Action, RejectWith};
@@ -27,7 +27,7 @@ const MAX_RULE_COMBINATIONS: u64 = 1 << 16;
 /// Maximum number of combinations of all rules.
 const MAX_FILTER_COMBINATIONS: u64 = 1 << 20;
 /// Maximum number of entries in a cache list.
-const MOST_ENTRIES: u16 = 255;
+const MAX_ENTRIES: u16 = 255;
 
 impl Check<'_> {
     /// Rules of all routers' filters.
@@ -56,7 +56,7 @@ impl Check<'_> {
             .flat_map(|rule| &rule.selection.macs)
             .flat_map(|macs| &macs.of)
             .collect();
-        if macs.len() > MOST_MACS {
+        if macs.len() > MAX_MACS {
             self.refuse(place!["filter", "rules"], FilterProblem::TooManyMacs(macs.len()));
         }
         all
@@ -93,7 +93,7 @@ impl Check<'_> {
             filter.trie_memory,
             1..=65_536,
         );
-        if filter.list_size > MOST_ENTRIES {
+        if filter.list_size > MAX_ENTRIES {
             self.refuse(place!["filter", "list-size"], FilterProblem::ListSize(filter.list_size));
         }
         let mut rules: Vec<FilterRule> = Vec::new();
@@ -161,7 +161,7 @@ impl Check<'_> {
 }
 
 /// Whether evaluation continues with later rules after this action.
-fn goes_on(action: Action) -> bool {
+fn continues(action: Action) -> bool {
     matches!(
         action,
         Action::Count

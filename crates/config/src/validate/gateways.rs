@@ -7,7 +7,7 @@ use ipnet::IpNet;
 
 use super::Check;
 use super::routers::{DEFAULT, Scope, of_router};
-use crate::config::{Interface, InterfaceIndex, Link, Route, RouterIndex, Way};
+use crate::config::{Interface, InterfaceIndex, Link, Route, RouteNextHop, RouterIndex};
 use crate::problem::{Problem, RouteProblem};
 use crate::read::{Step, place};
 use crate::schema::{self, TunnelType};
@@ -35,7 +35,7 @@ pub(super) fn link_of(scope: &Scope<'_>, interfaces: &[Interface], address: IpAd
 
 /// Hosts on a link that the router must resolve because of a route.
 #[derive(Clone, Copy)]
-pub(super) enum Asked {
+pub(super) enum ResolvedHosts {
     /// A gateway.
     Gateway(IpAddr),
     /// Every destination.
@@ -111,11 +111,11 @@ impl Check<'_> {
 
     /// Whether the router can resolve IPv4 hosts on an interface. Resolution requires an IPv4 address on this interface
     /// or on another interface of the router.
-    pub(super) fn can_ask(
+    pub(super) fn can_resolve(
         &mut self,
         at: &[Step<'_>],
         index: InterfaceIndex,
-        who: Asked,
+        hosts: ResolvedHosts,
         interfaces: &[Interface],
     ) -> bool {
         let is_known = |gateway| {
@@ -125,11 +125,11 @@ impl Check<'_> {
                 .iter()
                 .any(|fixed| fixed.address == gateway)
         };
-        let is_asked = match who {
-            Asked::Gateway(gateway) => gateway.is_ipv4() && !is_known(gateway),
-            Asked::Hosts(to) => to.ipv4().is_some(),
+        let needs_resolution = match hosts {
+            ResolvedHosts::Gateway(gateway) => gateway.is_ipv4() && !is_known(gateway),
+            ResolvedHosts::Hosts(to) => to.ipv4().is_some(),
         };
-        let Some(interface) = interfaces.get(usize::from(index)).filter(|_| is_asked) else {
+        let Some(interface) = interfaces.get(usize::from(index)).filter(|_| needs_resolution) else {
             return true;
         };
         let mut own = of_router(interfaces, self.scope.router).flat_map(|(_, interface)| &interface.addresses);
@@ -137,7 +137,7 @@ impl Check<'_> {
         if has_address || is_pair(interface) {
             return true;
         }
-        self.report(at, RouteProblem::NothingToAskWith(interface.name.clone()).into());
+        self.report(at, RouteProblem::NoArpSource(interface.name.clone()).into());
         false
     }
 
@@ -147,7 +147,9 @@ impl Check<'_> {
             return;
         }
         for (k, route) in routes {
-            let Way::Recursive(gateway) = route.way else { continue };
+            let RouteNextHop::Recursive(gateway) = route.next_hop else {
+                continue;
+            };
             if !leads(gateway, routes, interfaces, self.scope.router, &mut Vec::new()) {
                 self.report(place!["routes", *k, "via"], RouteProblem::Unreachable(gateway).into());
             }
@@ -199,9 +201,9 @@ fn leads(
     let found = routes
         .iter()
         .filter(|(_, route)| covering(route))
-        .any(|(_, route)| match route.way {
-            Way::Recursive(next) => leads(next, routes, interfaces, router, path),
-            Way::Gateway(..) | Way::Link(_) | Way::Nowhere(_) => true,
+        .any(|(_, route)| match route.next_hop {
+            RouteNextHop::Recursive(next) => leads(next, routes, interfaces, router, path),
+            RouteNextHop::Gateway(..) | RouteNextHop::Link(_) | RouteNextHop::Discard(_) => true,
         });
     path.pop();
     found

@@ -8,7 +8,7 @@ use super::routers::{DEFAULT, of_router};
 use super::tunnels::overhead;
 use super::{Check, is_link_local};
 use crate::config::{Interface, InterfaceIndex, Link, RouterIndex};
-use crate::limits::MOST_INTERFACES;
+use crate::limits::MAX_INTERFACES;
 use crate::problem::{Problem, RouterProblem, TunnelProblem};
 use crate::read::place;
 use crate::schema;
@@ -18,7 +18,7 @@ use crate::value::{Device, DeviceKind, InterfaceAddress, Period, TagProtocol};
 const ETHERNET_MTU: u16 = 1_500;
 
 /// Maximum number of nested tunnels for which the default MTU accounts. Packets do not pass more nested tunnels.
-const MOST_TUNNELS: usize = 3;
+const MAX_NESTED_TUNNELS: usize = 3;
 
 impl Check<'_> {
     /// All interfaces by number. `None` if an interface is invalid.
@@ -32,7 +32,7 @@ impl Check<'_> {
             place!["interfaces"],
             "a number of interfaces",
             count,
-            0..=MOST_INTERFACES,
+            0..=MAX_INTERFACES,
         );
         let numbers = self.numbering.interfaces.clone();
         let made: Vec<_> = numbers
@@ -40,7 +40,7 @@ impl Check<'_> {
             .map(
                 |name| match name.and_then(|name| document.interfaces.get_key_value(name)) {
                     Some((name, written)) => self.interface(name, written, workers),
-                    None => Some(Interface::gone()),
+                    None => Some(Interface::removed()),
                 },
             )
             .collect();
@@ -86,7 +86,7 @@ impl Check<'_> {
             announce_addresses: written.announce_addresses,
             redirects: written.redirects,
             advertisements,
-            left_to_offload: written.partial_checksums,
+            partial_checksums: written.partial_checksums,
             mss_clamp: written.mss_clamp,
             share: written.share,
             rate: written.rate,
@@ -95,7 +95,7 @@ impl Check<'_> {
     }
 
     pub(super) fn mtu(&self, written: &schema::Interface) -> u16 {
-        self.mtu_over(written, MOST_TUNNELS)
+        self.mtu_over(written, MAX_NESTED_TUNNELS)
     }
 
     /// MTU of an interface, which may be a tunnel. At most `tunnels` further nested tunnels are taken into account.
@@ -263,10 +263,10 @@ impl Check<'_> {
             }
         }
         // Limits of RFC 4861, section 6.2.1; RFC 8319 raises the maximum lifetime to 65,535 s.
-        let (least, most) = (Period::seconds(4), Period::seconds(1_800));
-        self.in_range(&at("interval"), "an interval", settings.interval, least..=most);
+        let (min, max) = (Period::seconds(4), Period::seconds(1_800));
+        self.in_range(&at("interval"), "an interval", settings.interval, min..=max);
         if settings.lifetime != Period::seconds(0) {
-            let range = settings.interval.min(most)..=Period::seconds(65_535);
+            let range = settings.interval.min(max)..=Period::seconds(65_535);
             self.in_range(&at("lifetime"), "a lifetime", settings.lifetime, range);
         }
         let lifetimes = Period::seconds(0)..=Period::seconds(u64::from(u32::MAX));

@@ -203,7 +203,7 @@ impl Check<'_> {
     fn in_range<T: PartialOrd + Display>(
         &mut self,
         path: &[Step<'_>],
-        what: &'static str,
+        description: &'static str,
         value: T,
         range: RangeInclusive<T>,
     ) {
@@ -212,7 +212,7 @@ impl Check<'_> {
             self.report(
                 path,
                 Problem::OutOfRange {
-                    what,
+                    description,
                     value: value.to_string(),
                     range,
                 },
@@ -221,14 +221,14 @@ impl Check<'_> {
     }
 
     /// Check that a period consists of whole seconds, because this is the resolution of the data plane's timers.
-    fn whole_seconds(&mut self, path: &[Step<'_>], what: &'static str, period: Period) {
+    fn whole_seconds(&mut self, path: &[Step<'_>], description: &'static str, period: Period) {
         let duration = period.duration();
         if duration.subsec_nanos() != 0 || duration.as_secs() == 0 || duration.as_secs() > u64::from(u32::MAX / 2) {
             let range = "of whole seconds from 1s".to_owned();
             self.report(
                 path,
                 Problem::OutOfRange {
-                    what,
+                    description,
                     value: period.to_string(),
                     range,
                 },

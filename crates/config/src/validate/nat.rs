@@ -13,17 +13,17 @@ use crate::schema;
 use crate::value::AddressRange;
 
 /// Maximum number of addresses per pool. Each address needs a port bitmap.
-const MOST_ADDRESSES: u64 = 1 << 20;
+const MAX_ADDRESSES: u64 = 1 << 20;
 
 /// Maximum number of pools. Each pool has a meter for its limits. A removed pool keeps its meter until its last session
 /// ends.
-const MOST_POOLS: usize = 512;
+const MAX_POOLS: usize = 512;
 
 /// Maximum number of entries in the tables of the translation.
-const MOST_ENTRIES: u32 = 1 << 24;
+const MAX_ENTRIES: u32 = 1 << 24;
 
 /// Maximum number of packets that the data plane queues, for example for address resolution.
-const MOST_PARKED: u32 = 1 << 16;
+const MAX_PARKED: u32 = 1 << 16;
 
 /// Linux's default range of ephemeral ports.
 const HOST_PORTS: (u16, u16) = (32_768, 60_999);
@@ -37,7 +37,7 @@ impl Check<'_> {
             place!["nat", "spare-addresses"],
             "a number of addresses",
             u64::from(document.nat.spare_addresses),
-            0..=MOST_ADDRESSES,
+            0..=MAX_ADDRESSES,
         );
         let nat = &document.nat;
         self.in_range(
@@ -46,21 +46,21 @@ impl Check<'_> {
             nat.subscriber_prefix,
             8..=32,
         );
-        for (key, what, value, least) in [
+        for (key, description, value, min) in [
             ("subscribers", "a number of subscribers", nat.subscribers, 1),
             ("port-blocks", "a number of blocks", nat.port_blocks, 1),
             ("quarantined-ports", "a number of ports", nat.quarantined_ports, 0),
         ] {
-            self.in_range(place!["nat", key], what, value, least..=MOST_ENTRIES);
+            self.in_range(place!["nat", key], description, value, min..=MAX_ENTRIES);
         }
         self.in_range(
             place!["nat", "unsolicited-syns"],
             "a number of packets",
             nat.unsolicited_syns,
-            0..=MOST_PARKED,
+            0..=MAX_PARKED,
         );
-        let (count, most) = (document.nat.pools.len(), MOST_POOLS);
-        self.in_range(place!["nat", "pools"], "a number of pools", count, 0..=most);
+        let (count, max) = (document.nat.pools.len(), MAX_POOLS);
+        self.in_range(place!["nat", "pools"], "a number of pools", count, 0..=max);
         for (index, (name, written)) in document.nat.pools.iter().enumerate() {
             let at = place!["nat", "pools", name];
             self.name(at, name);
@@ -69,7 +69,7 @@ impl Check<'_> {
             }
             let count = written.addresses.iter().map(AddressRange::count).sum();
             let at = place!["nat", "pools", name, "addresses"];
-            self.in_range(at, "a number of addresses", count, 0..=MOST_ADDRESSES);
+            self.in_range(at, "a number of addresses", count, 0..=MAX_ADDRESSES);
             let router = self.pool_router(name);
             routers.push(router);
             for (k, &range) in written.addresses.iter().enumerate() {
@@ -141,7 +141,7 @@ impl Check<'_> {
                     let from = rule.from.ipv4();
                     rule.local && rule.pool == pool && from.is_some_and(|from| from.contains(&address))
                 });
-                if range.contains(address) && leads_out && !of_pool && self.lends_ports_of_host(pool, router) {
+                if range.contains(address) && leads_out && !of_pool && self.allocates_host_ports(pool, router) {
                     let pool = pool.to_owned();
                     self.advise(at, RouterProblem::PortsOfHost { address, pool }.into());
                 }
@@ -165,7 +165,7 @@ impl Check<'_> {
     }
 
     /// Whether the router has a host stack, and a pool allocates ports in the ephemeral range of that host stack.
-    fn lends_ports_of_host(&self, pool: &str, router: RouterIndex) -> bool {
+    fn allocates_host_ports(&self, pool: &str, router: RouterIndex) -> bool {
         let name = self.numbering.routers.names().nth(router.into()).flatten();
         let router = name.and_then(|name| self.document.routers.get(name));
         let Some(pool) = self
@@ -179,7 +179,7 @@ impl Check<'_> {
         };
         let free = pool.ports.without(&pool.reserved_ports);
         free.iter()
-            .any(|lent| lent.first() <= HOST_PORTS.1 && HOST_PORTS.0 <= lent.last())
+            .any(|range_ports| range_ports.first() <= HOST_PORTS.1 && HOST_PORTS.0 <= range_ports.last())
     }
 
     /// Check that pools with common addresses belong to the same router and have different ports.

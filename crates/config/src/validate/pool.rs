@@ -13,7 +13,7 @@ use crate::schema::{
 use crate::value::{AddressRange, ByProtocol, PortRange, PortRanges};
 
 /// Maximum number of sessions or ports in a limit. The session tables have the same limit.
-const MOST: u32 = 1 << 30;
+const MAX_LIMIT: u32 = 1 << 30;
 
 /// In a pool without blocks, number of consecutive ports that belong to one shard.
 const UNIT: u16 = 64;
@@ -153,7 +153,7 @@ impl Check<'_> {
             return;
         }
         let (first, last) = (ports.first() / size, ports.last() / size);
-        let most = u32::from(last - first) + 1;
+        let max = u32::from(last - first) + 1;
         self.in_range(
             &[&at, place!["maximum"]].concat(),
             "a number of blocks",
@@ -161,7 +161,7 @@ impl Check<'_> {
             1..=1023,
         );
         let (addresses, shards) = (addresses(written), self.document.system.shards());
-        let blocks = addresses * u64::from(most);
+        let blocks = addresses * u64::from(max);
         if blocks < u64::from(shards) && addresses > 0 && written.deterministic.is_some() {
             let problem = PoolProblem::FewerBlocksThanShards { blocks, size, shards };
             self.report(&[&at, place!["size"]].concat(), problem.into());
@@ -266,7 +266,7 @@ impl Check<'_> {
             self.report(&[at, place!["maximum-ports"]].concat(), problem.into());
         }
         self.dynamic_shares(at, written, dynamic, behind(free, share * u32::from(compression)));
-        self.inside_is_led(name, inside);
+        self.inside_is_translated(name, inside);
     }
 
     /// Report settings that contradict deterministic NAT.
@@ -322,7 +322,7 @@ impl Check<'_> {
     }
 
     /// Check that all inside addresses with computed ports match rules that use the pool.
-    fn inside_is_led(&mut self, name: &str, inside: AddressRange) {
+    fn inside_is_translated(&mut self, name: &str, inside: AddressRange) {
         let mut from: Vec<_> = self
             .document
             .nat
@@ -343,7 +343,7 @@ impl Check<'_> {
             let pool = name.to_owned();
             self.advise(
                 place!["nat", "pools", name, "deterministic", "inside"],
-                PoolProblem::InsideNotLed { inside, pool }.into(),
+                PoolProblem::InsideNotTranslated { inside, pool }.into(),
             );
         }
     }
@@ -371,13 +371,13 @@ impl Check<'_> {
                 &[at, place!["sessions"]].concat(),
                 "a number of sessions",
                 sessions,
-                1..=MOST,
+                1..=MAX_LIMIT,
             );
         }
         if let Some(schema::Rate { rate, burst }) = limits.new_sessions {
             let at = [at, place!["new-sessions"]].concat();
-            self.in_range(&[&at, place!["rate"]].concat(), "a rate", rate, 1..=MOST);
-            self.in_range(&[&at, place!["burst"]].concat(), "a burst", burst, 1..=MOST);
+            self.in_range(&[&at, place!["rate"]].concat(), "a rate", rate, 1..=MAX_LIMIT);
+            self.in_range(&[&at, place!["burst"]].concat(), "a burst", burst, 1..=MAX_LIMIT);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::Check;
 use crate::config::{DEFAULT_ROUTER, Interface, InterfaceIndex, Router, RouterIndex};
-use crate::limits::MOST_ROUTERS;
+use crate::limits::MAX_ROUTERS;
 use crate::problem::RouterProblem;
 use crate::read::{Step, place};
 use crate::schema::{self, Document};
@@ -93,7 +93,7 @@ impl<'a> Check<'a> {
     pub(super) fn routers(&mut self) -> Vec<Router> {
         let document = self.document;
         let count = document.routers.len();
-        if count >= MOST_ROUTERS {
+        if count >= MAX_ROUTERS {
             self.report(place!["routers"], RouterProblem::TooMany(count).into());
         }
         for (name, written) in &document.routers {
@@ -207,7 +207,7 @@ impl<'a> Check<'a> {
                 .any(|other| other.to_canonical() == peer.to_canonical());
             let problem = match fpm.listen {
                 None => RouterProblem::KeysWithoutListen,
-                Some(_) if !is_peer => RouterProblem::KeyOfNobody(*peer),
+                Some(_) if !is_peer => RouterProblem::KeyWithoutPeer(*peer),
                 Some(listen) if listen.is_ipv4() && peer.to_canonical().is_ipv6() => {
                     RouterProblem::KeyFamily(*peer, listen)
                 }

@@ -3,22 +3,22 @@
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
-use super::gateways::{Asked, link_of};
+use super::gateways::{ResolvedHosts, link_of};
 use super::interfaces::attached;
 use super::routers::{Scope, of_router};
 use super::{Check, is_link_local};
-use crate::config::{DEFAULT_ROUTER, Interface, InterfaceIndex, Neighbour, Route, RouterIndex, Uplink, Way};
-use crate::limits::MOST_ROUTERS;
+use crate::config::{DEFAULT_ROUTER, Interface, InterfaceIndex, Neighbour, Route, RouteNextHop, RouterIndex, Uplink};
+use crate::limits::MAX_ROUTERS;
 use crate::problem::{Problem, RouteProblem, UplinkProblem};
 use crate::read::{Step, place};
 use crate::schema;
 use crate::value::{Prefix, ScopedAddress};
 
 /// Maximum number of next hops per route.
-const MOST_WAYS: usize = 64;
+const MAX_NEXT_HOPS: usize = 64;
 
 /// Maximum number of different sources in the routes of a router.
-const MOST_SOURCES: usize = 64;
+const MAX_SOURCES: usize = 64;
 
 /// Default distance of a route.
 const DISTANCE: u8 = 1;
@@ -36,11 +36,14 @@ impl Check<'_> {
                 if written.balance.is_some() && !is_by_uplinks {
                     self.report(place!["routes", k, "balance"], UplinkProblem::Balance.into());
                 }
-                let ways: Vec<_> = match is_by_uplinks {
+                let next_hops: Vec<_> = match is_by_uplinks {
                     true => self.by_uplinks(k, written, uplinks),
                     false => {
-                        let way = self.way(k, written, interfaces);
-                        way.into_iter().map(|way| (way, written.weight.unwrap_or(1))).collect()
+                        let next_hop = self.next_hop(k, written, interfaces);
+                        next_hop
+                            .into_iter()
+                            .map(|next_hop| (next_hop, written.weight.unwrap_or(1)))
+                            .collect()
                     }
                 };
                 if !self.source(k, written) {
@@ -50,31 +53,33 @@ impl Check<'_> {
                     self.report(place!["routes", k, "to"], problem.into());
                     continue;
                 }
-                let route = |(way, weight)| Route {
+                let route = |(next_hop, weight)| Route {
                     router,
                     to: written.to,
                     from: written.from,
-                    way,
+                    next_hop,
                     weight,
                     distance: written.distance.unwrap_or(DISTANCE),
                     balance: is_by_uplinks.then(|| written.balance.unwrap_or_default()),
                 };
-                let ways: Vec<_> = ways.into_iter().map(route).collect();
+                let next_hops: Vec<_> = next_hops.into_iter().map(route).collect();
                 let beside = known.entry((written.to, written.from)).or_default();
-                let problem = ways.iter().find_map(|way| contradiction(way, beside, interfaces));
+                let problem = next_hops
+                    .iter()
+                    .find_map(|next_hop| contradiction(next_hop, beside, interfaces));
                 if let Some(problem) = problem {
                     self.report(place!["routes", k, "to"], problem);
                 }
-                beside.extend(ways.iter().cloned());
-                of_scope.extend(ways.into_iter().map(|way| (k, way)));
+                beside.extend(next_hops.iter().cloned());
+                of_scope.extend(next_hops.into_iter().map(|next_hop| (k, next_hop)));
             }
             self.recursive(&of_scope, interfaces);
             tables += self.sources(&of_scope);
             routes.extend(of_scope.into_iter().map(|(_, route)| route));
         }
         self.scope = Scope::top(self.document);
-        if tables > 0 && tables + self.document.routers.len() >= MOST_ROUTERS {
-            self.report(place!["routes"], RouteProblem::TooManyTables(MOST_ROUTERS).into());
+        if tables > 0 && tables + self.document.routers.len() >= MAX_ROUTERS {
+            self.report(place!["routes"], RouteProblem::TooManyTables(MAX_ROUTERS).into());
         }
         routes
     }
@@ -99,24 +104,24 @@ impl Check<'_> {
         for (k, route) in routes {
             if let Some(from) = route.from
                 && known.insert(from)
-                && known.len() == MOST_SOURCES + 1
+                && known.len() == MAX_SOURCES + 1
             {
                 self.report(
                     place!["routes", *k, "from"],
-                    RouteProblem::TooManySources(MOST_SOURCES).into(),
+                    RouteProblem::TooManySources(MAX_SOURCES).into(),
                 );
             }
         }
         known.len()
     }
 
-    fn way(&mut self, k: usize, written: &schema::Route, interfaces: &[Interface]) -> Option<Way> {
-        for (key, what, value) in [
+    fn next_hop(&mut self, k: usize, written: &schema::Route, interfaces: &[Interface]) -> Option<RouteNextHop> {
+        for (key, description, value) in [
             ("weight", "a weight", written.weight),
             ("distance", "a distance", written.distance),
         ] {
             if let Some(value) = value {
-                self.in_range(place!["routes", k, key], what, value, 1..=255);
+                self.in_range(place!["routes", k, key], description, value, 1..=255);
             }
         }
         if written.recursive && (written.via.is_none() || written.interface.is_some()) {
@@ -155,7 +160,7 @@ impl Check<'_> {
         }
         let via = written.via.as_ref().map(ScopedAddress::address);
         match (via, named, written.action) {
-            (None, None, Some(action)) => Some(Way::Nowhere(action)),
+            (None, None, Some(action)) => Some(RouteNextHop::Discard(action)),
             (_, _, Some(_)) => {
                 self.report(
                     place!["routes", k, "action"],
@@ -165,8 +170,8 @@ impl Check<'_> {
             }
             (None, Some(interface), None) => {
                 let at = place!["routes", k, "interface"];
-                self.can_ask(at, interface, Asked::Hosts(written.to), interfaces)
-                    .then_some(Way::Link(interface))
+                self.can_resolve(at, interface, ResolvedHosts::Hosts(written.to), interfaces)
+                    .then_some(RouteNextHop::Link(interface))
             }
             (None, None, None) => {
                 self.report(place!["routes", k, "to"], RouteProblem::Incomplete(written.to).into());
@@ -185,7 +190,7 @@ impl Check<'_> {
         via: IpAddr,
         named: Option<InterfaceIndex>,
         interfaces: &[Interface],
-    ) -> Option<Way> {
+    ) -> Option<RouteNextHop> {
         // IPv4 routes may have IPv6 gateways (RFC 8950).
         if via.is_ipv4() && written.to.ipv4().is_none() {
             self.report(at, Problem::FamiliesDiffer { via, to: written.to });
@@ -198,14 +203,14 @@ impl Check<'_> {
         if written.recursive {
             return self
                 .other_host(at, via, named, of_router)
-                .then_some(Way::Recursive(via));
+                .then_some(RouteNextHop::Recursive(via));
         }
         let interface = match named.filter(|_| written.onlink) {
             Some(named) => self.other_host(at, via, Some(named), of_router).then_some(named)?,
             None => self.on_link(at, via, named, of_router)?,
         };
-        self.can_ask(at, interface, Asked::Gateway(via), interfaces)
-            .then_some(Way::Gateway(via, interface))
+        self.can_resolve(at, interface, ResolvedHosts::Gateway(via), interfaces)
+            .then_some(RouteNextHop::Gateway(via, interface))
     }
 
     pub(super) fn neighbours(&mut self, interfaces: &[Interface]) -> Vec<Neighbour> {
@@ -334,7 +339,7 @@ impl Check<'_> {
 /// one.
 fn contradiction(route: &Route, beside: &[Route], interfaces: &[Interface]) -> Option<Problem> {
     let to = route.to;
-    if beside.iter().any(|other| other.way == route.way) {
+    if beside.iter().any(|other| other.next_hop == route.next_hop) {
         return Some(RouteProblem::Twice(to).into());
     }
     let mut links = of_router(interfaces, route.router);
@@ -342,17 +347,21 @@ fn contradiction(route: &Route, beside: &[Route], interfaces: &[Interface]) -> O
     if let Some((_, link)) = link.filter(|_| route.distance == DISTANCE) {
         return Some(RouteProblem::OnLink(to, link.name.clone()).into());
     }
-    let mut ways = beside.iter().filter(|other| other.distance == route.distance);
-    if ways
+    let mut next_hops = beside.iter().filter(|other| other.distance == route.distance);
+    if next_hops
         .clone()
         .any(|other| other.balance.is_some() || route.balance.is_some())
     {
         return Some(UplinkProblem::NotAlone(to).into());
     }
-    let is_nowhere = |way: Way| matches!(way, Way::Nowhere(_));
-    if ways.clone().any(|other| is_nowhere(other.way) || is_nowhere(route.way)) {
+    let is_discard = |next_hop: RouteNextHop| matches!(next_hop, RouteNextHop::Discard(_));
+    if next_hops
+        .clone()
+        .any(|other| is_discard(other.next_hop) || is_discard(route.next_hop))
+    {
         return Some(RouteProblem::NotAlone(to).into());
     }
-    ways.nth(MOST_WAYS - 1)
-        .map(|_| RouteProblem::TooManyWays(to, MOST_WAYS).into())
+    next_hops
+        .nth(MAX_NEXT_HOPS - 1)
+        .map(|_| RouteProblem::TooManyWays(to, MAX_NEXT_HOPS).into())
 }

@@ -6,7 +6,7 @@ use ipnet::Ipv4Net;
 
 use super::Check;
 use super::rules::{Part, Rules};
-use crate::limits::{MOST_EQUAL_RULES, MOST_HOST_SETS, MOST_RULE_PORTS, MOST_RULES};
+use crate::limits::{MAX_EQUAL_RULES, MAX_HOST_SETS, MAX_RULE_PORTS, MAX_RULES};
 use crate::problem::DestinationProblem;
 use crate::read::place;
 use crate::value::PortRange;
@@ -15,14 +15,14 @@ impl Check<'_> {
     /// Check the number of rules of all routers, of the ports in them, and of the sets of hosts.
     pub(super) fn rule_numbers(&mut self, rules: &Rules) {
         let (sources, destinations) = (rules.source.len(), rules.destination.len());
-        self.in_range(place!["nat", "source"], "a number of rules", sources, 0..=MOST_RULES);
+        self.in_range(place!["nat", "source"], "a number of rules", sources, 0..=MAX_RULES);
         let at = place!["nat", "destination"];
-        self.in_range(at, "a number of rules", destinations, 0..=MOST_RULES);
+        self.in_range(at, "a number of rules", destinations, 0..=MAX_RULES);
         let count = |ports: Option<PortRange>| ports.map_or(1, |ports| u64::from(ports.count()));
         let ports = rules.destination.iter().map(|rule| count(rule.ports)).sum();
-        self.in_range(at, "a number of ports in rules", ports, 0..=MOST_RULE_PORTS);
+        self.in_range(at, "a number of ports in rules", ports, 0..=MAX_RULE_PORTS);
         let sets = rules.host_sets.len();
-        self.in_range(at, "a number of rules with several hosts", sets, 0..=MOST_HOST_SETS);
+        self.in_range(at, "a number of rules with several hosts", sets, 0..=MAX_HOST_SETS);
     }
 
     /// Check the number of a router's rules that differ only in protocol and interface.
@@ -46,7 +46,7 @@ impl Check<'_> {
 
     fn equal_in(&mut self, key: &'static str, groups: Groups<usize>) {
         let largest = groups.into_iter().map(|((network, _), count)| (count, network)).max();
-        if let Some((count, network)) = largest.filter(|(count, _)| *count > MOST_EQUAL_RULES) {
+        if let Some((count, network)) = largest.filter(|(count, _)| *count > MAX_EQUAL_RULES) {
             let problem = DestinationProblem::TooManyEqual { network, count };
             self.report(place!["nat", key], problem.into());
         }
@@ -59,7 +59,7 @@ type Groups<T> = HashMap<(Ipv4Net, bool), T>;
 /// Maximum number of rules for one port, or without ports. Each element of `rules` contains the ports of rules with the
 /// same protocol and interface, of which the most specific one applies to a port.
 fn at_one_port(rules: &[&[Option<PortRange>]]) -> usize {
-    if rules.len() <= MOST_EQUAL_RULES {
+    if rules.len() <= MAX_EQUAL_RULES {
         return rules.len();
     }
     let without = rules.iter().filter(|ports| ports.contains(&None)).count();

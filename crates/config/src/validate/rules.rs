@@ -211,7 +211,7 @@ impl Check<'_> {
             .entry((rule.address, rule.own, rule.protocol, rule.incoming))
             .or_default();
         let protocol = rule.protocol.map_or(String::new(), |protocol| format!("`{protocol}` "));
-        let what = others.iter().find_map(|other| match (other, rule.ports) {
+        let description = others.iter().find_map(|other| match (other, rule.ports) {
             (None, None) => Some(format!("all {protocol}packets to ports without a rule of their own")),
             (Some(other), Some(ports)) => {
                 let both = other.overlap(&ports)?;
@@ -221,9 +221,9 @@ impl Check<'_> {
             _ => None,
         });
         others.push(rule.ports);
-        if let Some(what) = what {
+        if let Some(description) = description {
             let address = rule.address;
-            return self.report(at, Problem::DestinationsOverlap { address, what });
+            return self.report(at, Problem::DestinationsOverlap { address, description });
         }
         rules.destination.push(rule);
     }

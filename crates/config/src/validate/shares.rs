@@ -11,11 +11,11 @@ const RATES: std::ops::RangeInclusive<BitRate> = BitRate::of(8_000)..=BitRate::o
 
 /// Maximum values for the numbers of routes, neighbours and buffered packets of a router. The limit exceeds the
 /// capacity of tables and memory.
-const MOST_ROUTES: u32 = 1 << 24;
-const MOST: u32 = 1 << 20;
+const MAX_ROUTES: u32 = 1 << 24;
+const MAX_LIMIT: u32 = 1 << 20;
 
 /// Maximum rate of punted packets. The limit exceeds the capacity of the thread that serves all host stacks.
-const MOST_PUNTED: u32 = 10_000_000;
+const MAX_PUNT_RATE: u32 = 10_000_000;
 
 impl Check<'_> {
     /// Check the weight, rates and limits of a router.
@@ -24,13 +24,13 @@ impl Check<'_> {
         if let Some(weight) = written.share.weight {
             self.in_range(place!["routers", name, "share", "weight"], "a weight", weight, 1..=255);
         }
-        for (key, what, value, most) in [
-            ("routes", "a number of routes", limits.routes, MOST_ROUTES),
-            ("neighbours", "a number of neighbours", limits.neighbours, MOST),
-            ("buffers", "a number of packets", limits.buffers, MOST),
+        for (key, description, value, max) in [
+            ("routes", "a number of routes", limits.routes, MAX_ROUTES),
+            ("neighbours", "a number of neighbours", limits.neighbours, MAX_LIMIT),
+            ("buffers", "a number of packets", limits.buffers, MAX_LIMIT),
         ] {
             if let Some(value) = value {
-                self.in_range(place!["routers", name, "limits", key], what, value, 1..=most);
+                self.in_range(place!["routers", name, "limits", key], description, value, 1..=max);
             }
         }
         let Some(rate) = limits.rate else { return };
@@ -58,11 +58,11 @@ impl Check<'_> {
         if host != schema::RouterHost::default() && !written.daemon {
             self.report(place!["routers", name, "host"], RouterProblem::NoHost.into());
         }
-        for (class, limit) in host.limits.given() {
+        for (class, limit) in host.limits.configured() {
             let at = place!["routers", name, "host", "limits", class];
-            self.in_range(&[at, place!["rate"]].concat(), "a rate", limit.rate, 0..=MOST_PUNTED);
+            self.in_range(&[at, place!["rate"]].concat(), "a rate", limit.rate, 0..=MAX_PUNT_RATE);
             if limit.rate > 0 {
-                self.in_range(&[at, place!["burst"]].concat(), "a burst", limit.burst, 1..=MOST);
+                self.in_range(&[at, place!["burst"]].concat(), "a burst", limit.burst, 1..=MAX_LIMIT);
             }
         }
     }

@@ -11,7 +11,7 @@ use super::subscribers::{first_ipv4, is_host_of};
 use crate::config::{
     Interface, InterfaceIndex, Link, Pool, PoolIndex, RouterIndex, SiteFrames, SiteGroup, SiteRow, SitesOutside,
 };
-use crate::limits::MOST_SITES;
+use crate::limits::MAX_SITES;
 use crate::problem::{Problem, SubscribersProblem};
 use crate::read::{Step, place};
 use crate::schema;
@@ -45,7 +45,7 @@ impl Check<'_> {
         }
         let count = written.count();
         // Overlapping tags are searched for only if the number of sites is within its limit.
-        let few = count <= u64::from(MOST_SITES);
+        let few = count <= u64::from(MAX_SITES);
         if !few {
             let problem = SubscribersProblem::TooManySites(count);
             self.report(place!["subscribers", "sites"], problem.into());
@@ -150,7 +150,7 @@ impl Check<'_> {
 
     /// Check that relay addresses are in networks of the sites' access interfaces. Each problem is reported once.
     fn relays(&mut self, written: &schema::Subscribers, interfaces: &[Interface], groups: &[SiteGroup]) {
-        let mut told = HashSet::new();
+        let mut reported = HashSet::new();
         for group in groups {
             let (Some((server, _)), Some(interface)) = (
                 written.dhcp.get_index(group.server),
@@ -158,7 +158,7 @@ impl Check<'_> {
             ) else {
                 continue;
             };
-            if !is_host_of(interface, group.relay) && told.insert(group.server) {
+            if !is_host_of(interface, group.relay) && reported.insert(group.server) {
                 let problem = SubscribersProblem::RelayElsewhere {
                     relay: group.relay,
                     interface: interface.name.clone(),

@@ -9,14 +9,14 @@ use ipnet::{IpNet, Ipv4Net};
 use super::Check;
 use super::sites::Named;
 use crate::config::{Interface, InterfaceIndex, LeaseServer, Link, Pool, PublicClient, Subscribers};
-use crate::limits::MOST_TERMINALS;
+use crate::limits::MAX_TERMINALS;
 use crate::problem::{Problem, SubscribersProblem};
 use crate::read::{Step, place};
 use crate::schema;
 use crate::value::{AddressRange, Prefix};
 
 /// Maximum message rate and burst.
-const MOST_MESSAGES: u32 = 1_000_000;
+const MAX_MESSAGE_RATE: u32 = 1_000_000;
 
 /// Maximum length of a host name without the digits of the site.
 const LONGEST_NAME: usize = 200;
@@ -26,10 +26,10 @@ impl Check<'_> {
     pub(super) fn subscribers(&mut self, interfaces: &[Interface], pools: &[Pool]) -> Option<Subscribers> {
         let document = self.document;
         let written = document.subscribers.as_ref()?;
-        let most = written.most_terminals();
+        let max = written.max_terminals();
         if written.terminals.is_some() {
             let at = place!["subscribers", "terminals"];
-            self.in_range(at, "a number of terminals", most, 1..=MOST_TERMINALS);
+            self.in_range(at, "a number of terminals", max, 1..=MAX_TERMINALS);
         }
         let servers = self.lease_servers(written);
         let public = self.public_clients(written, interfaces);
@@ -45,7 +45,7 @@ impl Check<'_> {
         self.unused("public", written.public.keys(), named);
         self.prefixes_beside_pools(written, interfaces, pools);
         Some(Subscribers {
-            terminals: most,
+            terminals: max,
             virtual_mac_prefix: (written.virtual_mac_prefix.as_ref())
                 .map_or(Vec::new(), |prefix| prefix.bytes().to_vec()),
             trust_option_82: written.trust_option_82,
@@ -121,7 +121,7 @@ impl Check<'_> {
             let servers: Vec<_> = (entry.servers.iter().enumerate())
                 .filter_map(|(k, &server)| self.host_ipv4(&[&at("servers"), place![k]].concat(), server))
                 .collect();
-            self.in_range(&at("rate"), "messages a second", entry.rate, 1..=MOST_MESSAGES);
+            self.in_range(&at("rate"), "messages a second", entry.rate, 1..=MAX_MESSAGE_RATE);
             self.whole_seconds(&at("minimum-lease"), "a lease", entry.minimum_lease);
             if let Some(host_name) = &entry.host_name {
                 let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
@@ -163,22 +163,22 @@ impl Check<'_> {
     ) -> Option<InterfaceIndex> {
         let index = self.interface_index(at, name)?;
         let interface = interfaces.get(usize::from(index))?;
-        let what = match &interface.link {
+        let description = match &interface.link {
             _ if interface.bridge.is_some() => "in a bridge",
             Link::Virtual { .. } => "an end of an inter-router link",
             Link::Tunnel(_) => "a tunnel",
             Link::Vlan { .. } => "a VLAN of another interface",
-            Link::Device { .. } | Link::Bond { .. } | Link::Gone => return Some(index),
+            Link::Device { .. } | Link::Bond { .. } | Link::Removed => return Some(index),
         };
         let interface = name.to_owned();
-        self.report(at, SubscribersProblem::Link { interface, what }.into());
+        self.report(at, SubscribersProblem::Link { interface, description }.into());
         None
     }
 
     /// IPv4 address of a host. An invalid address is reported.
     fn host_ipv4(&mut self, at: &[Step<'_>], address: IpAddr) -> Option<Ipv4Addr> {
         match address {
-            IpAddr::V4(four) => self.host(at, address).then_some(four),
+            IpAddr::V4(v4) => self.host(at, address).then_some(v4),
             IpAddr::V6(_) => {
                 self.report(at, SubscribersProblem::NotIpv4(address.to_string()).into());
                 None
@@ -212,13 +212,13 @@ impl Check<'_> {
             &[at, place!["rate"]].concat(),
             "messages a second",
             rate,
-            1..=MOST_MESSAGES,
+            1..=MAX_MESSAGE_RATE,
         );
         self.in_range(
             &[at, place!["burst"]].concat(),
             "messages at once",
             burst,
-            1..=MOST_MESSAGES,
+            1..=MAX_MESSAGE_RATE,
         );
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Check;
 use crate::config::Timeouts;
 use crate::diagnosis::Located;
-use crate::limits::{MOST_NEIGHBOURS, MOST_SHARDS};
+use crate::limits::{MAX_NEIGHBOURS, MAX_SHARDS};
 use crate::memory::{self, Bytes};
 use crate::problem::Problem;
 use crate::read::{Step, place};
@@ -77,8 +77,8 @@ impl Check<'_> {
     fn shards(&mut self, workers: usize) {
         let shards = self.document.system.shards();
         let at = place!["system", "shards"];
-        if shards > MOST_SHARDS {
-            self.in_range(at, "a number of shards", shards, 1..=MOST_SHARDS);
+        if shards > MAX_SHARDS {
+            self.in_range(at, "a number of shards", shards, 1..=MAX_SHARDS);
         } else if !shards.is_power_of_two() {
             self.report(at, Problem::ShardsNotPowerOfTwo(shards));
         } else if self.document.system.shards.is_some() && usize::from(shards) < workers {
@@ -91,18 +91,18 @@ impl Check<'_> {
         let system = &self.document.system;
         let (ring, idle) = (system.ring, system.idle.clone());
         self.in_range(place!["system", "ring"], "a number of packets", ring, 64..=65_536);
-        let most = 1 << 30;
+        let max = 1 << 30;
         self.in_range(
             place!["system", "idle", "spin"],
             "a number of rounds",
             idle.spin,
-            0..=most,
+            0..=max,
         );
         self.in_range(
             place!["system", "idle", "pause"],
             "a number of rounds",
             idle.pause,
-            0..=most,
+            0..=max,
         );
         let rebalance = &self.document.system.rebalance;
         let (busy, difference) = (rebalance.busy, rebalance.difference);
@@ -119,14 +119,14 @@ impl Check<'_> {
         let document = self.document;
         let shards = u32::from(document.system.shards());
         // The index of a record together with its direction has 32 bits, which limits the number of records.
-        let most = 1 << 30;
+        let max = 1 << 30;
         for (family, capacity) in [("ipv4", document.sessions.ipv4), ("ipv6", document.sessions.ipv6)] {
             if capacity != 0 {
                 self.in_range(
                     place!["sessions", family],
                     "a number of sessions",
                     capacity,
-                    shards..=most,
+                    shards..=max,
                 );
             }
         }
@@ -154,18 +154,18 @@ impl Check<'_> {
             place!["neighbours", "ipv4"],
             "a number of neighbours",
             neighbours.ipv4,
-            1..=MOST_NEIGHBOURS,
+            1..=MAX_NEIGHBOURS,
         );
         self.in_range(
             place!["neighbours", "ipv6"],
             "a number of neighbours",
             neighbours.ipv6,
-            1..=MOST_NEIGHBOURS,
+            1..=MAX_NEIGHBOURS,
         );
         let sum = neighbours.ipv4.saturating_add(neighbours.ipv6);
-        if neighbours.ipv4.max(neighbours.ipv6) <= MOST_NEIGHBOURS {
-            let what = "a sum of IPv4 and IPv6 neighbours";
-            self.in_range(place!["neighbours"], what, sum, 0..=MOST_NEIGHBOURS);
+        if neighbours.ipv4.max(neighbours.ipv6) <= MAX_NEIGHBOURS {
+            let description = "a sum of IPv4 and IPv6 neighbours";
+            self.in_range(place!["neighbours"], description, sum, 0..=MAX_NEIGHBOURS);
         }
         self.in_range(
             place!["neighbours", "parked"],
@@ -312,9 +312,9 @@ impl Check<'_> {
             ("icmp", written.icmp, &mut timeouts.icmp, 60, "RFC 5508, REQ-2"),
             ("other", written.other, &mut timeouts.other, 1, "a timer"),
         ];
-        for (key, period, timeout, least, standard) in periods {
+        for (key, period, timeout, min, standard) in periods {
             let Some(period) = period else { continue };
-            self.timeout(&[at, place![key]].concat(), key, period, least, standard);
+            self.timeout(&[at, place![key]].concat(), key, period, min, standard);
             *timeout = period.duration();
         }
         if let Some(ports) = &written.udp_ports {
@@ -328,9 +328,9 @@ impl Check<'_> {
             for (port, period) in ports {
                 let key = port.to_string();
                 // RFC 4787, REQ-5a: only well-known ports may have shorter timeouts.
-                let least = if port.number() < 1024 { 1 } else { 120 };
+                let min = if port.number() < 1024 { 1 } else { 120 };
                 let at = [at, place!["udp-ports", &key]].concat();
-                self.timeout(&at, "udp-ports", *period, least, "RFC 4787, REQ-5");
+                self.timeout(&at, "udp-ports", *period, min, "RFC 4787, REQ-5");
             }
         }
         if let Some(refresh) = written.inbound_refresh {
@@ -339,13 +339,13 @@ impl Check<'_> {
         timeouts
     }
 
-    fn timeout(&mut self, at: &[Step<'_>], key: &'static str, period: Period, least: u64, standard: &'static str) {
-        if period.duration() < Duration::from_secs(least) && least > 1 {
-            let minimum = Period::seconds(least);
+    fn timeout(&mut self, at: &[Step<'_>], key: &'static str, period: Period, min: u64, standard: &'static str) {
+        if period.duration() < Duration::from_secs(min) && min > 1 {
+            let minimum = Period::seconds(min);
             self.report(
                 at,
                 Problem::TimeoutBelowMinimum {
-                    what: key,
+                    description: key,
                     value: period,
                     minimum,
                     standard,

@@ -3,27 +3,27 @@
 use std::net::IpAddr;
 
 use super::Check;
-use super::gateways::Asked;
+use super::gateways::ResolvedHosts;
 use super::routers::Scope;
-use crate::config::{Interface, Link, Uplink, Way};
+use crate::config::{Interface, Link, RouteNextHop, Uplink};
 use crate::problem::{RouteProblem, UplinkProblem};
 use crate::read::place;
 use crate::schema;
 use crate::value::{Period, ScopedAddress};
 
 /// Maximum number of probed hosts per uplink.
-const MOST_TARGETS: usize = 8;
+const MAX_TARGETS: usize = 8;
 
 /// Maximum number of uplinks. Each uplink may be checked ten times per second.
-const MOST_UPLINKS: usize = 64;
+const MAX_UPLINKS: usize = 64;
 
 impl Check<'_> {
     pub(super) fn uplinks(&mut self, interfaces: &[Interface]) -> Vec<Uplink> {
         let document = self.document;
         let mut uplinks: Vec<Uplink> = Vec::new();
         let count = document.uplinks.len();
-        if count > MOST_UPLINKS {
-            self.report(place!["uplinks"], UplinkProblem::TooMany(count, MOST_UPLINKS).into());
+        if count > MAX_UPLINKS {
+            self.report(place!["uplinks"], UplinkProblem::TooMany(count, MAX_UPLINKS).into());
         }
         for (name, written) in &document.uplinks {
             self.name(place!["uplinks", name], name);
@@ -63,7 +63,7 @@ impl Check<'_> {
         }
         let via = place!["uplinks", name, "via"];
         let gateways: Vec<_> = written.via.iter().map(ScopedAddress::address).collect();
-        let is_one = |six: bool| gateways.iter().filter(|gateway| gateway.is_ipv6() == six).count() < 2;
+        let is_one = |v6: bool| gateways.iter().filter(|gateway| gateway.is_ipv6() == v6).count() < 2;
         if written.via.is_empty() || !is_one(false) || !is_one(true) {
             self.report(via, UplinkProblem::Gateways.into());
             return None;
@@ -80,7 +80,7 @@ impl Check<'_> {
                 && self
                     .on_link(via, gateway, Some(index), (interface.router, interfaces))
                     .is_some()
-                && self.can_ask(via, index, Asked::Gateway(gateway), interfaces);
+                && self.can_resolve(via, index, ResolvedHosts::Gateway(gateway), interfaces);
             if !is_gateway {
                 return None;
             }
@@ -102,15 +102,15 @@ impl Check<'_> {
         if health.ping.is_empty() && health.route.is_none() {
             self.report(place!["uplinks", name, "health"], UplinkProblem::NothingToCheck.into());
         }
-        let (least, most) = (Period::milliseconds(100), Period::seconds(3600));
-        self.in_range(&place("interval"), "an interval", health.interval, least..=most);
+        let (min, max) = (Period::milliseconds(100), Period::seconds(3600));
+        self.in_range(&place("interval"), "an interval", health.interval, min..=max);
         if health.timeout > health.interval || health.timeout < Period::milliseconds(10) {
             self.report(&place("timeout"), UplinkProblem::Timeout(health.interval).into());
         }
         self.in_range(&place("failures"), "a number of failures", health.failures, 1..=100);
         self.in_range(&place("successes"), "a number of successes", health.successes, 1..=100);
-        if health.ping.len() > MOST_TARGETS {
-            self.report(&place("ping"), UplinkProblem::TooManyTargets(MOST_TARGETS).into());
+        if health.ping.len() > MAX_TARGETS {
+            self.report(&place("ping"), UplinkProblem::TooManyTargets(MAX_TARGETS).into());
         }
         if !health.ping.is_empty() && !has_frames(&interface.link) {
             self.report(
@@ -140,7 +140,12 @@ impl Check<'_> {
     }
 
     /// Next hops of a route that uses uplinks, with their weights. Empty if a problem was reported.
-    pub(super) fn by_uplinks(&mut self, k: usize, written: &schema::Route, uplinks: &[Uplink]) -> Vec<(Way, u8)> {
+    pub(super) fn by_uplinks(
+        &mut self,
+        k: usize,
+        written: &schema::Route,
+        uplinks: &[Uplink],
+    ) -> Vec<(RouteNextHop, u8)> {
         let others = written.via.is_some() || written.interface.is_some() || written.action.is_some();
         if others || written.recursive || written.onlink || written.weight.is_some() {
             self.report(
@@ -152,7 +157,7 @@ impl Check<'_> {
         if let Some(distance) = written.distance {
             self.in_range(place!["routes", k, "distance"], "a distance", distance, 1..=255);
         }
-        let (mut ways, mut is_right) = (Vec::new(), true);
+        let (mut next_hops, mut is_right) = (Vec::new(), true);
         for (place, name) in written.uplinks.iter().enumerate() {
             let at = place!["routes", k, "uplinks"];
             let is_again = written.uplinks.iter().take(place).any(|other| other == name);
@@ -180,19 +185,19 @@ impl Check<'_> {
             }
             let family = |gateway: &&IpAddr| gateway.is_ipv4() == written.to.ipv4().is_some();
             let gateway = uplink.gateways.iter().find(family);
-            ways.extend(gateway.map(|&gateway| (Way::Gateway(gateway, uplink.interface), uplink.weight)));
+            next_hops.extend(gateway.map(|&gateway| (RouteNextHop::Gateway(gateway, uplink.interface), uplink.weight)));
         }
-        if is_right && ways.is_empty() {
+        if is_right && next_hops.is_empty() {
             self.report(
                 place!["routes", k, "uplinks"],
                 UplinkProblem::NoGateway(written.to).into(),
             );
         }
-        if is_right { ways } else { Vec::new() }
+        if is_right { next_hops } else { Vec::new() }
     }
 }
 
 /// Whether a link carries Ethernet frames, which is required for echo requests.
 fn has_frames(link: &Link) -> bool {
-    !matches!(link, Link::Virtual { .. } | Link::Tunnel(_) | Link::Gone)
+    !matches!(link, Link::Virtual { .. } | Link::Tunnel(_) | Link::Removed)
 }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use super::{ValueError, written_as_text};
 
 /// Maximum length of a prefix in bytes. The addresses of sites differ in the remaining bytes.
-const MOST: usize = 3;
+const MAX_LENGTH: usize = 3;
 
 /// The first one to three bytes of locally administered unicast addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -28,7 +28,7 @@ impl FromStr for MacPrefix {
             u8::from_str_radix(part, 16).ok().filter(|_| digits)
         };
         let bytes: Option<Vec<_>> = text.split([':', '-']).map(byte).collect();
-        let bytes = bytes.filter(|bytes| bytes.len() <= MOST);
+        let bytes = bytes.filter(|bytes| bytes.len() <= MAX_LENGTH);
         match bytes.as_deref() {
             None | Some([]) => Err(ValueError::MacPrefix(text.into())),
             Some([first, ..]) if first & 0b11 != 0b10 => Err(ValueError::MacPrefixNotLocal(text.into())),

@@ -67,8 +67,8 @@ impl fmt::Display for Addresses {
 
 /// The prefix that consists of exactly these addresses. `None` if the addresses do not form a prefix.
 fn prefix_of(first: IpAddr, last: IpAddr) -> Option<IpNet> {
-    let most = if first.is_ipv4() { 32 } else { 128 };
-    let nets = (0..=most).filter_map(|length| IpNet::new(first, length).ok());
+    let max = if first.is_ipv4() { 32 } else { 128 };
+    let nets = (0..=max).filter_map(|length| IpNet::new(first, length).ok());
     nets.into_iter()
         .find(|net| (net.network(), net.broadcast()) == (first, last))
 }

@@ -101,8 +101,8 @@ pub struct Message {
 
 impl Message {
     /// Type in ICMP or ICMPv6. `None` if the protocol does not have the type.
-    pub fn kind(&self, six: bool) -> Option<u8> {
-        self.types[usize::from(six)]
+    pub fn kind(&self, v6: bool) -> Option<u8> {
+        self.types[usize::from(v6)]
     }
 }
 

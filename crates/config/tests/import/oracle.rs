@@ -61,8 +61,8 @@ pub fn listed(text: &str, header: &Header) -> Fate {
         }
     }
     let mut counted = 0;
-    let fate = chain(&chains, first, header, &mut counted);
-    (fate.unwrap_or(policy), counted)
+    let verdict = chain(&chains, first, header, &mut counted);
+    (verdict.unwrap_or(policy), counted)
 }
 
 fn chain(
@@ -92,8 +92,8 @@ fn chain(
             ["-j", "RETURN"] => return None,
             [] | ["-j", "LOG"] => *counted += 1,
             ["-j", other] => {
-                if let Some(fate) = chain(chains, other, header, counted) {
-                    return Some(fate);
+                if let Some(verdict) = chain(chains, other, header, counted) {
+                    return Some(verdict);
                 }
             }
             ["-g", other] => return chain(chains, other, header, counted),
@@ -212,7 +212,7 @@ pub fn configured(checked: &Checked, header: &Header) -> Fate {
         .iter()
         .filter(|rule| selects(rule, checked, header))
     {
-        let fate = match (rule.action, rule.with) {
+        let verdict = match (rule.action, rule.with) {
             (Action::Accept, _) => "accept",
             (Action::Drop, _) => "drop",
             (Action::Reject, RejectWith::Reset) => "reset",
@@ -226,7 +226,7 @@ pub fn configured(checked: &Checked, header: &Header) -> Fate {
                 panic!("no listing says so")
             }
         };
-        return (fate, counted);
+        return (verdict, counted);
     }
     let default = match filter.default {
         _ if header.is_to_gateway() => "accept",
@@ -243,12 +243,12 @@ fn mac(selection: &MacSelection, own: u8) -> bool {
 
 fn selects(rule: &FilterRule, checked: &Checked, header: &Header) -> bool {
     let selection = &rule.selection;
-    let six = header.source.is_ipv6();
+    let v6 = header.source.is_ipv6();
     let address = |ranges: &[(IpAddr, IpAddr)], own: IpAddr| {
         ranges.is_empty()
             || ranges
                 .iter()
-                .any(|(first, last)| first.is_ipv6() == six && (*first..=*last).contains(&own))
+                .any(|(first, last)| first.is_ipv6() == v6 && (*first..=*last).contains(&own))
     };
     let has_ports = header.fragment != 2 && matches!(header.protocol, 6 | 17);
     let port = |ranges: &[(u16, u16)], own: u16| {
@@ -269,14 +269,14 @@ fn selects(rule: &FilterRule, checked: &Checked, header: &Header) -> bool {
         ranges.is_empty() || ranges.iter().any(|(first, last)| (*first..=*last).contains(&number))
     };
     let message = u16::from(header.message.0) << 8 | u16::from(header.message.1);
-    let of_family = &selection.messages[usize::from(six)];
+    let of_family = &selection.messages[usize::from(v6)];
     let messages = selection.messages.iter().all(Vec::is_empty)
-        || header.protocol == if six { 58 } else { 1 }
+        || header.protocol == if v6 { 58 } else { 1 }
             && header.fragment != 2
             && of_family
                 .iter()
                 .any(|(first, last)| (*first..=*last).contains(&message));
-    selection.concerns(six)
+    selection.concerns(v6)
         && address(&selection.sources, header.source)
         && address(&selection.destinations, header.destination)
         && (selection.protocols.is_empty() || selection.protocols.contains(&header.protocol))

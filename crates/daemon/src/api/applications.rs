@@ -13,7 +13,7 @@ use crate::counters;
 impl Serve for operation::Applications {
     async fn serve(control: Arc<Control>, _: Self::Request) -> Result<Self::Answer, Refusal> {
         let Some(seeking) = control.plane().snapshot().applications.clone() else {
-            return Err(nobody());
+            return Err(not_enabled());
         };
         let workers = || control.counters.iter().map(Arc::as_ref);
         let named = IdentificationCounters::NAMED;
@@ -43,6 +43,6 @@ impl Serve for operation::Applications {
 }
 
 /// Error of a request for applications while application identification is not configured.
-pub(super) fn nobody() -> Refusal {
+pub(super) fn not_enabled() -> Refusal {
     Refusal::Wrong("application identification is not enabled: the configuration has no [applications]".into())
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sluice_config::api::{ApplyAnswer, ApplyRequest, operation};
 use sluice_config::config::Neighbour;
-use sluice_config::{Change, Complaint, Config, Fault, check_numbered, difference, place};
+use sluice_config::{Change, Config, Fault, Finding, check_numbered, difference, place};
 use sluice_engine::control::plane::ControlPlaneError;
 use sluice_engine::features::inspection::InspectionPolicy;
 use sluice_engine::snapshot::Snapshot;
@@ -14,11 +14,11 @@ use sluice_route::{Address, RouteSet};
 use tokio::time::Instant;
 
 use super::renewed::Renewed;
-use super::sessions::clear_standing;
+use super::sessions::clear_sessions;
 use super::{Refusal, Serve};
 use crate::control::Control;
 use crate::lowering::{self, LoweringError, PoolNames, Rules};
-use crate::numbers::gone;
+use crate::numbers::removed;
 use crate::routing;
 use crate::rules::RunningRules;
 
@@ -26,7 +26,7 @@ use crate::rules::RunningRules;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Polling interval while a change waits for the previous pool migration.
-const LOOK: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Differences between two configurations. Differences that require a restart are marked.
 fn changes(old: &Config, new: &Config) -> Vec<Change> {
@@ -55,7 +55,7 @@ fn refused_pools(request: &ApplyRequest, error: &ControlPlaneError) -> ApplyAnsw
         ControlPlaneError::PoolsTooLarge { .. } => {
             "restart with this configuration, or raise `spare-addresses` in [nat] first"
         }
-        ControlPlaneError::Apart => {
+        ControlPlaneError::SteeringConflict => {
             "restart with this configuration: after the restart, all flows of a host belong \
              to one shard"
         }
@@ -63,7 +63,7 @@ fn refused_pools(request: &ApplyRequest, error: &ControlPlaneError) -> ApplyAnsw
     };
     let fault = Fault {
         key: ["nat", "pools"].map(str::to_owned).to_vec(),
-        what: error.to_string(),
+        description: error.to_string(),
         hint: Some(hint.into()),
     };
     ApplyAnswer::Refused {
@@ -83,7 +83,7 @@ fn refused_lowering(request: &ApplyRequest, error: &LoweringError) -> ApplyAnswe
 
 fn refused(message: String) -> ApplyAnswer {
     ApplyAnswer::Refused {
-        complaints: vec![Complaint {
+        complaints: vec![Finding {
             line: 1,
             column: 1,
             text: String::new(),
@@ -100,10 +100,10 @@ async fn admitted(control: &Control, policy: &Snapshot) -> Result<(), ControlPla
     let deadline = Instant::now() + PATIENCE;
     loop {
         let admitted = control.plane().admits_pools(policy);
-        if !matches!(admitted, Err(ControlPlaneError::Unsettled)) || Instant::now() >= deadline {
+        if !matches!(admitted, Err(ControlPlaneError::MigrationPending)) || Instant::now() >= deadline {
             return admitted;
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -162,7 +162,7 @@ impl Serve for operation::Apply {
             Ok(renewed) => renewed,
             Err(error) => return Ok(error.answer(&request)),
         };
-        let _one_at_a_time = control.stand_still().await;
+        let _pause = control.pause_shard_moves().await;
         let config = control.config();
         if !Arc::ptr_eq(&config, &known) {
             return Ok(refused(
@@ -242,7 +242,7 @@ impl Serve for operation::Apply {
         opened.keep().await?;
         control.close_removed(&config).await?;
         control.settle_links();
-        control.hear_routes();
+        control.follow_feeds();
         forget(&control, &config).await?;
         control.settle_hosts().await;
         control.set_neighbours().await?;
@@ -263,15 +263,15 @@ impl Serve for operation::Apply {
 /// removed interfaces, and removed static neighbours.
 async fn forget(control: &Control, before: &Config) -> Result<(), Refusal> {
     let config = control.config();
-    for (number, name) in gone(&before.numbering.routers, &config.numbering.routers) {
+    for (number, name) in removed(&before.numbering.routers, &config.numbering.routers) {
         let filter = Filter {
             context: u32::try_from(number).ok(),
             ..Filter::default()
         };
-        let count = clear_standing(control, filter).await?;
+        let count = clear_sessions(control, filter).await?;
         tracing::info!("router {name} is removed, and {count} sessions with it");
     }
-    for (number, name) in gone(&before.numbering.interfaces, &config.numbering.interfaces) {
+    for (number, name) in removed(&before.numbering.interfaces, &config.numbering.interfaces) {
         tracing::info!("interface {name} is removed");
         clear_neighbours(control, number as u16, None).await?;
     }
@@ -291,6 +291,6 @@ async fn clear_neighbours(control: &Control, interface: u16, address: Option<Add
         address,
         permanent: true,
     };
-    control.ask_owner(request).await?;
+    control.request_owner(request).await?;
     Ok(())
 }

@@ -29,7 +29,7 @@ impl Serve for operation::Filter {
             return Err(no_filter());
         };
         let (list, filters) = (rules.list(), rules.list().filters());
-        let most = list.len().min(request.rules as usize);
+        let limit = list.len().min(request.rules as usize);
         Ok(PacketFilter {
             default: settings.default,
             by_default: hits(&control, filters.counters.of_default()),
@@ -39,7 +39,7 @@ impl Serve for operation::Filter {
             rules_in_all: list.len() as u64,
             combinations: [filters.v4.len() as u64, filters.v6.len() as u64],
             log_lost: filters.counters.lost(),
-            rules: (0..most).filter_map(|index| rule(&control, list, index)).collect(),
+            rules: (0..limit).filter_map(|index| rule(&control, list, index)).collect(),
             decision: request
                 .packet
                 .as_ref()
@@ -83,7 +83,7 @@ impl Serve for operation::RemoveRules {
 
 fn edit(
     control: &Control,
-    what: &str,
+    change: &str,
     edit: impl FnOnce(&mut RunningRules, &mut ControlPlane) -> Result<Edited, EditError>,
 ) -> Result<EditAnswer, Refusal> {
     let mut rules = control.rules();
@@ -92,16 +92,16 @@ fn edit(
     write_log(&control.config(), rules.list());
     let edited = edit(rules, &mut control.plane()).map_err(|error| Refusal::Wrong(error.to_string()))?;
     let rules_in_all = rules.list().len() as u64;
-    tracing::info!("filter: {} rules {what}, {rules_in_all} rules in total", edited.count);
+    tracing::info!("filter: {} rules {change}, {rules_in_all} rules in total", edited.count);
     Ok(EditAnswer::Done {
         count: edited.count,
         rules_in_all,
-        built_anew: edited.is_anew,
+        built_anew: edited.is_rebuilt,
     })
 }
 
 fn hits(control: &Control, counter: &Counter) -> Hits {
-    let now = control.began.elapsed().as_nanos() as u64;
+    let now = control.started_at.elapsed().as_nanos() as u64;
     Hits {
         packets: counter.packets(),
         bytes: counter.bytes(),
@@ -132,9 +132,9 @@ fn decision(
     let filters = rules.filters();
     let packet: Packet = packet.parse().map_err(Refusal::Wrong)?;
     let named = router(control.plane().snapshot(), request.router.as_deref())?;
-    let came = request.incoming.as_ref().and_then(|name| config.interface(name));
+    let incoming_interface = request.incoming.as_ref().and_then(|name| config.interface(name));
     let router = named
-        .or(came.map(|(_, interface)| interface.router))
+        .or(incoming_interface.map(|(_, interface)| interface.router))
         .unwrap_or_default();
     let (from, to) = (packet.source.0, packet.destination.0);
     let place = |name: &Option<String>, from: IpAddr, to: IpAddr| match name {
@@ -163,7 +163,7 @@ fn decision(
             "the mark of a packet has no mask: write a mark such as `0x10`".into(),
         ));
     }
-    let (before, fate) = match (packet.source.0, packet.destination.0) {
+    let (before, outcome) = match (packet.source.0, packet.destination.0) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             let ends = [source.to_bits(), destination.to_bits()];
             let header = header(&packet, ends, interfaces, router);
@@ -190,7 +190,7 @@ fn decision(
             ));
         }
     };
-    let FilterResult { verdict, by } = fate;
+    let FilterResult { verdict, by } = outcome;
     let rule = |place: RulePosition| rule(control, rules, rules.index_of(place)?);
     let name = |out: Option<Out>| match out? {
         Out::Interface(index) => Some(config.interfaces.get(usize::from(index))?.name.clone()),

@@ -25,17 +25,17 @@ impl Serve for operation::Status {
     async fn serve(control: Arc<Control>, _: Self::Request) -> Result<Self::Answer, Refusal> {
         let config = control.config();
         let plane = control.plane();
-        let [all, six] = control.counters.iter().fold([0u64; 2], |[all, six], worker| {
+        let [all, v6] = control.counters.iter().fold([0u64; 2], |[all, v6], worker| {
             let exist = worker.sessions_created.get().wrapping_sub(worker.sessions_ended.get());
-            [all.wrapping_add(exist), six.wrapping_add(worker.sessions_v6.get())]
+            [all.wrapping_add(exist), v6.wrapping_add(worker.sessions_v6.get())]
         });
         Ok(Status {
             name: config.document.system.name.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
             process: std::process::id(),
-            uptime: control.began.elapsed().as_secs(),
+            uptime: control.started_at.elapsed().as_secs(),
             generation: plane.snapshot().generation.into(),
-            sessions: [all.saturating_sub(six), six],
+            sessions: [all.saturating_sub(v6), v6],
             capacity: plane.start_parameters().sessions.map(u64::from),
             tsc_hz: sluice_dpdk::tsc::frequency(),
             warnings: control.warnings(),
@@ -71,7 +71,7 @@ impl Serve for operation::Interfaces {
                         format!("link to {peer}")
                     }
                     Link::Tunnel(tunnel) => tunnel.to_string(),
-                    Link::Gone => return None,
+                    Link::Removed => return None,
                     Link::Vlan { parent, tags } => {
                         let parent = config
                             .interfaces
@@ -186,7 +186,7 @@ impl Serve for operation::ClearNeighbours {
                 address: Some(neighbour.address),
                 permanent: false,
             };
-            if let Reply::Cleared(removed) = control.ask_owner(request).await? {
+            if let Reply::Cleared(removed) = control.request_owner(request).await? {
                 count += removed;
             }
         }

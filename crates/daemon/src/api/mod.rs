@@ -29,7 +29,7 @@ use axum::{Router, routing};
 use sluice_config::api::{Answered, Failure, Listed, Operation, Position, operation};
 
 use crate::control::Control;
-use crate::desk::Gone;
+use crate::handle::WorkerEnded;
 use json::Json;
 
 /// Maximum size of a request in bytes, enough for a configuration with the maximum number of rules.
@@ -46,14 +46,14 @@ pub(crate) enum Refusal {
     Wrong(String),
     /// The data plane has ended.
     #[error(transparent)]
-    Gone(#[from] Gone),
+    WorkerEnded(#[from] WorkerEnded),
 }
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let status = match self {
             Self::Wrong(_) => StatusCode::BAD_REQUEST,
-            Self::Gone(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::WorkerEnded(_) => StatusCode::SERVICE_UNAVAILABLE,
         };
         failure(status, self.to_string())
     }

@@ -37,15 +37,15 @@ struct Sum {
 impl Serve for operation::Nat {
     async fn serve(control: Arc<Control>, request: NatRequest) -> Result<Self::Answer, Refusal> {
         let names = control.pools();
-        let lent = allocated(&control, names.len()).await?;
+        let allocated_ports = allocated(&control, names.len()).await?;
         let (sums, most) = subscribers(&control, &names, (request.top as usize).min(TOP)).await?;
         let plane = control.plane();
         let valid = &plane.snapshot().nat4.pools;
         let pools = (0..).zip(&names).filter_map(|(index, name)| {
             let place = usize::from(index);
             let sum = sums.get(place).copied().unwrap_or_default();
-            let lent = lent.ports.get(place).copied().unwrap_or_default();
-            Some(pool(name.clone()?, valid.get(index)?, &sum, lent))
+            let allocated_ports = allocated_ports.ports.get(place).copied().unwrap_or_default();
+            Some(pool(name.clone()?, valid.get(index)?, &sum, allocated_ports))
         });
         let table = |name: &str, [used, most]: [u64; 2]| TableUse {
             name: name.into(),
@@ -57,12 +57,12 @@ impl Serve for operation::Nat {
             pools: pools.collect(),
             subscribers: most,
             tables: vec![
-                table("mappings", lent.mappings),
-                table("subscribers", lent.subscribers),
-                table("port blocks", lent.blocks),
-                table("quarantined ports", [lent.held, held]),
+                table("mappings", allocated_ports.mappings),
+                table("subscribers", allocated_ports.subscribers),
+                table("port blocks", allocated_ports.blocks),
+                table("quarantined ports", [allocated_ports.held, held]),
             ],
-            quarantine_overflows: lent.not_held,
+            quarantine_overflows: allocated_ports.unquarantined,
             borrowed_blocks: valid.borrowed_blocks().into(),
             hosts: hosts(&control, &plane.snapshot().nat4.rules),
             rules: rules(&control, &plane.snapshot().nat4.rules, &names, request.rules as usize),
@@ -210,10 +210,10 @@ async fn subscribers(control: &Control, names: &PoolNames, top: usize) -> Result
     }
 }
 
-fn pool(name: String, valid: &ValidPool<u32>, sum: &Sum, lent: [u64; 3]) -> Pool {
+fn pool(name: String, valid: &ValidPool<u32>, sum: &Sum, allocated_ports: [u64; 3]) -> Pool {
     // Deterministic and preserved ports are counted only per subscriber. All other ports are counted in the pool's
     // bitmap.
-    let used = [0, 1, 2].map(|class: usize| sum.ports[class].max(lent[class]));
+    let used = [0, 1, 2].map(|class: usize| sum.ports[class].max(allocated_ports[class]));
     let blocks = valid.blocks().map(|blocks| {
         let size = u64::from(blocks.size);
         let (first, last) = valid
@@ -228,7 +228,7 @@ fn pool(name: String, valid: &ValidPool<u32>, sum: &Sum, lent: [u64; 3]) -> Pool
             used: sum.blocks,
             fragmentation: match taken {
                 0 => 0.0,
-                _ => 1.0 - (ByProtocol::from(lent).largest().min(taken) as f64 / taken as f64),
+                _ => 1.0 - (ByProtocol::from(allocated_ports).largest().min(taken) as f64 / taken as f64),
             },
         }
     });

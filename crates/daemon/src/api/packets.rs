@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use super::sessions::interface;
 use super::{Refusal, ServeStream};
 use crate::control::Control;
-use crate::desk::Gone;
+use crate::handle::WorkerEnded;
 use crate::packet_text::describe;
 use crate::pcapng::Writer;
 
@@ -28,7 +28,7 @@ use crate::pcapng::Writer;
 const FETCH: Duration = Duration::from_millis(50);
 
 /// Maximum number of packets that a worker buffers between two fetches of a trace.
-const TRACED: usize = 64;
+const TRACE_CAPACITY: usize = 64;
 
 /// Maximum number of bytes that a worker buffers between two fetches of a capture.
 const CAPTURED: usize = 16 << 20;
@@ -98,26 +98,26 @@ async fn follow_trace(
     count: usize,
     seconds: Duration,
     sender: &mpsc::Sender<Bytes>,
-) -> Result<(), Gone> {
+) -> Result<(), WorkerEnded> {
     let end = Instant::now() + seconds;
-    let fresh = || Request::Trace(Box::new(Tracer::new(filter, TRACED)));
-    let mut left = count;
+    let fresh = || Request::Trace(Box::new(Tracer::new(filter, TRACE_CAPACITY)));
+    let mut remaining = count;
     for worker in 0..control.workers() {
         control.ask(worker, fresh()).await?;
     }
-    while left > 0 && Instant::now() < end && !sender.is_closed() {
+    while remaining > 0 && Instant::now() < end && !sender.is_closed() {
         tokio::time::sleep(FETCH).await;
-        let mut ways: Vec<(u16, PacketTrace)> = Vec::new();
+        let mut traces: Vec<(u16, PacketTrace)> = Vec::new();
         for worker in 0..control.workers() {
             if let Reply::Traced(Some(tracer)) = control.ask(worker, fresh()).await? {
-                ways.extend(tracer.traces().iter().map(|way| (worker as u16, way.clone())));
+                traces.extend(tracer.traces().iter().map(|trace| (worker as u16, trace.clone())));
             }
         }
-        ways.sort_by_key(|(_, way)| way.nanoseconds);
-        ways.truncate(left);
-        left -= ways.len();
-        for (worker, way) in ways {
-            let mut line = to_json(&record(control, worker, &way)).unwrap_or_default();
+        traces.sort_by_key(|(_, trace)| trace.nanoseconds);
+        traces.truncate(remaining);
+        remaining -= traces.len();
+        for (worker, trace) in traces {
+            let mut line = to_json(&record(control, worker, &trace)).unwrap_or_default();
             line.push('\n');
             if sender.send(line.into()).await.is_err() {
                 return Ok(());
@@ -127,7 +127,7 @@ async fn follow_trace(
     Ok(())
 }
 
-fn record(control: &Control, worker: u16, way: &PacketTrace) -> TraceRecord {
+fn record(control: &Control, worker: u16, trace: &PacketTrace) -> TraceRecord {
     let plane = control.plane();
     let step = |step: &sluice_engine::worker::trace::TraceStep| TraceStep {
         node: step.node.into(),
@@ -139,54 +139,54 @@ fn record(control: &Control, worker: u16, way: &PacketTrace) -> TraceRecord {
             .interface(interface)
             .map_or(String::new(), |interface| interface.name.clone())
     };
-    let mut steps: Vec<_> = way.steps.iter().map(step).collect();
-    steps.extend(way.egress.map(|egress| TraceStep {
+    let mut steps: Vec<_> = trace.steps.iter().map(step).collect();
+    steps.extend(trace.egress.map(|egress| TraceStep {
         node: "transmit".into(),
         verdict: name(egress),
     }));
     TraceRecord {
-        time: way.nanoseconds,
+        time: trace.nanoseconds,
         worker,
-        interface: name(way.interface),
-        packet: describe(&way.bytes, way.length),
+        interface: name(trace.interface),
+        packet: describe(&trace.bytes, trace.length),
         steps,
     }
 }
 
 /// Parameters of a capture.
-struct Wanted {
+struct CaptureSelection {
     which: CaptureFilter,
     direction: CaptureDirection,
     reason: Option<Reason>,
     bytes: u16,
 }
 
-impl Wanted {
+impl CaptureSelection {
     fn keeps(&self, copied: &CapturedFrame) -> bool {
         match copied.seen {
             CapturePoint::Received => self.direction != CaptureDirection::Out,
             CapturePoint::Sent => self.direction != CaptureDirection::In,
-            CapturePoint::Dropped(reason) => self.reason.is_none_or(|wanted| wanted == reason),
+            CapturePoint::Dropped(reason) => self.reason.is_none_or(|selected| selected == reason),
         }
     }
 }
 
 impl ServeStream for operation::Capture {
     async fn serve(control: Arc<Control>, request: CaptureRequest) -> Result<Response, Refusal> {
-        let wanted = match &request.source {
-            CaptureSource::Interface { name, direction } => Wanted {
+        let selected = match &request.source {
+            CaptureSource::Interface { name, direction } => CaptureSelection {
                 which: CaptureFilter::Interface(interface(control.plane().snapshot(), name)?),
                 direction: *direction,
                 reason: None,
                 bytes: request.bytes,
             },
-            CaptureSource::Received => Wanted {
+            CaptureSource::Received => CaptureSelection {
                 which: CaptureFilter::Received,
                 direction: CaptureDirection::In,
                 reason: None,
                 bytes: request.bytes,
             },
-            CaptureSource::Drops { reason } => Wanted {
+            CaptureSource::Drops { reason } => CaptureSelection {
                 which: CaptureFilter::Drops,
                 direction: CaptureDirection::Both,
                 reason: reason.as_deref().map(named).transpose()?,
@@ -196,7 +196,7 @@ impl ServeStream for operation::Capture {
         let (sender, receiver) = mpsc::channel(PIECES);
         tokio::spawn(async move {
             let seconds = Duration::from_secs(request.seconds.into());
-            let _ = follow_capture(&control, &wanted, request.count as usize, seconds, &sender).await;
+            let _ = follow_capture(&control, &selected, request.count as usize, seconds, &sender).await;
             for worker in 0..control.workers() {
                 let _ = control.ask(worker, Request::EndCapture).await;
             }
@@ -216,11 +216,11 @@ fn named(name: &str) -> Result<Reason, Refusal> {
 
 async fn follow_capture(
     control: &Arc<Control>,
-    wanted: &Wanted,
+    selected: &CaptureSelection,
     count: usize,
     seconds: Duration,
     sender: &mpsc::Sender<Bytes>,
-) -> Result<(), Gone> {
+) -> Result<(), WorkerEnded> {
     let end = Instant::now() + seconds;
     let (names, longest) = {
         let plane = control.plane();
@@ -233,17 +233,17 @@ async fn follow_capture(
             .max();
         (names, longest.unwrap_or(u16::MAX))
     };
-    let bytes = wanted.bytes.clamp(64, longest.max(64));
+    let bytes = selected.bytes.clamp(64, longest.max(64));
     let limit = control.config().document.control.capture_limit as usize;
     let frames = (CAPTURED / usize::from(bytes)).clamp(1, limit.max(1));
-    let fresh = || Request::Capture(Box::new(Tap::new(wanted.which, frames, bytes)));
-    let mut writer = Writer::begin(&names, bytes);
+    let fresh = || Request::Capture(Box::new(Tap::new(selected.which, frames, bytes)));
+    let mut writer = Writer::start(&names, bytes);
     for worker in 0..control.workers() {
         control.ask(worker, fresh()).await?;
     }
-    let mut left = count;
+    let mut remaining = count;
     let mut missed = 0;
-    while left > 0 && Instant::now() < end && !sender.is_closed() {
+    while remaining > 0 && Instant::now() < end && !sender.is_closed() {
         tokio::time::sleep(FETCH).await;
         let mut taps = VecDeque::new();
         for worker in 0..control.workers() {
@@ -255,11 +255,11 @@ async fn follow_capture(
         let mut copies: Vec<_> = taps
             .iter()
             .flat_map(|tap| tap.frames())
-            .filter(|(copied, _)| wanted.keeps(copied))
+            .filter(|(copied, _)| selected.keeps(copied))
             .collect();
         copies.sort_by_key(|(copied, _)| copied.nanoseconds);
-        copies.truncate(left);
-        left -= copies.len();
+        copies.truncate(remaining);
+        remaining -= copies.len();
         for (copied, frame) in copies {
             let comment = match copied.seen {
                 CapturePoint::Dropped(reason) => Some(format!("{}: {}", reason.name(), reason.help())),

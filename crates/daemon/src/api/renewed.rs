@@ -38,7 +38,7 @@ impl RenewalError {
             Self::Signatures(error) => error.fault(),
             Self::Fault(_) => sluice_config::Fault {
                 key: vec!["inspection".into()],
-                what: self.to_string(),
+                description: self.to_string(),
                 hint: None,
             },
         };

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use sluice_config::api::{Counter, Page, RouteOrigin, RouteTeller, Router, RouterFilter, RouterHost, operation};
+use sluice_config::api::{Counter, Page, RouteFeedStatus, RouteOrigin, Router, RouterFilter, RouterHost, operation};
 use sluice_engine::packet::counters::InterfaceCounters;
 use sluice_engine::packet::punt::PuntClass;
-use sluice_engine::packet::reason::{Own, Reason};
+use sluice_engine::packet::reason::{EngineReason, Reason};
 use sluice_engine::snapshot::shares::WEIGHT;
 use sluice_engine::snapshot::{self, Snapshot};
 use sluice_route::RouterIndex;
@@ -17,7 +17,7 @@ use super::sessions::router;
 use super::{Refusal, Serve};
 use crate::control::Control;
 use crate::host::namespace_name;
-use crate::routing::{self, Standing};
+use crate::routing::{self, FeedStatus};
 use crate::start::sum;
 
 /// The configured virtual routers, by number.
@@ -35,8 +35,8 @@ pub(super) fn router_name(snapshot: &Snapshot, number: RouterIndex) -> String {
 impl Serve for operation::Routers {
     async fn serve(control: Arc<Control>, wanted: RouterFilter) -> Result<Self::Answer, Refusal> {
         let config = control.config();
-        let standings = config.routers.iter().map(|router| control.standings(&router.name));
-        let standings: Vec<_> = standings.collect();
+        let statuses = config.routers.iter().map(|router| control.statuses(&router.name));
+        let statuses: Vec<_> = statuses.collect();
         let plane = control.plane();
         let snapshot = plane.snapshot();
         let wanted = router(snapshot, wanted.router.as_deref())?;
@@ -52,16 +52,16 @@ impl Serve for operation::Routers {
             }
         }
         // Packets that exceed a share or a rate are dropped before the router processes them.
-        let kept_out = [Own::OverShare, Own::RateLimited].map(Reason::from);
-        let gone_on = |own: &mut dyn Iterator<Item = usize>| -> u64 {
+        let rejected = [EngineReason::OverShare, EngineReason::RateLimited].map(Reason::from);
+        let forwarded = |own: &mut dyn Iterator<Item = usize>| -> u64 {
             let all = own.map(|interface| {
-                let dropped = kept_out.map(|reason| total_drops(&control, interface, reason));
+                let dropped = rejected.map(|reason| total_drops(&control, interface, reason));
                 sum(&control.counters, interface, |counters| counters.received.get())
                     .saturating_sub(dropped.iter().sum())
             });
             all.sum()
         };
-        let of_all = gone_on(&mut (0..snapshot.interfaces.len()));
+        let of_all = forwarded(&mut (0..snapshot.interfaces.len()));
         let item = |(number, router): (RouterIndex, &snapshot::Router)| {
             let own = (0..).zip(&snapshot.interfaces);
             let own = own.filter(|(_, interface)| interface.bridge.is_none() && interface.router == number);
@@ -72,7 +72,7 @@ impl Serve for operation::Routers {
                     .sum()
             };
             let counts = plane.ribs().get(number).map(Rib::counts).unwrap_or_default();
-            let [fpm, kernel] = standings.get(usize::from(number)).map_or([None, None], Clone::clone);
+            let [fpm, kernel] = statuses.get(usize::from(number)).map_or([None, None], Clone::clone);
             let rules = config.source.iter().filter(|rule| rule.router == number).count()
                 + config.destination.iter().filter(|rule| rule.router == number).count();
             let written = config.routers.get(usize::from(number));
@@ -104,7 +104,7 @@ impl Serve for operation::Routers {
                 sent: total(|counters| counters.sent.get()),
                 dropped: total(|counters| counters.all_drops()),
                 drops: drops.collect(),
-                share: gone_on(&mut own.iter().map(|(interface, _)| *interface)) as f64 / of_all.max(1) as f64,
+                share: forwarded(&mut own.iter().map(|(interface, _)| *interface)) as f64 / of_all.max(1) as f64,
                 waiting: total(|counters| counters.parked.get())
                     .saturating_sub(total(|counters| counters.unparked.get())),
                 origins: origins(&counts),
@@ -112,8 +112,8 @@ impl Serve for operation::Routers {
                 unreachable_gateways: counts.unreachable as u64,
                 refused_routes: counts.refused_quota,
                 refused_next_hops: counts.refused_hops,
-                fpm: fpm.as_ref().map(teller),
-                kernel: kernel.as_ref().map(teller),
+                fpm: fpm.as_ref().map(feed_status),
+                kernel: kernel.as_ref().map(feed_status),
                 host: host(&control, snapshot, number),
             }
         };
@@ -135,10 +135,10 @@ fn total_drops(control: &Control, interface: usize, reason: Reason) -> u64 {
 fn host(control: &Control, snapshot: &Snapshot, number: RouterIndex) -> Option<RouterHost> {
     let name = &snapshot.router(number.into())?.name;
     let counts = control.hosts.counts(name)?;
-    let given = snapshot.hosts.get(usize::from(number))?;
+    let host_counters = snapshot.hosts.get(usize::from(number))?;
     let punted = PuntClass::ALL.iter().map(|&class| Counter {
         name: class.name().into(),
-        count: given.passed(class),
+        count: host_counters.passed(class),
     });
     Some(RouterHost {
         namespace: namespace_name(name),
@@ -162,31 +162,31 @@ fn origins(counts: &Counts) -> Vec<RouteOrigin> {
 }
 
 /// Status of a route feed as the API shows it.
-fn teller(standing: &Standing) -> RouteTeller {
+fn feed_status(status: &FeedStatus) -> RouteFeedStatus {
     let not_followed = Refused::ALL.iter().map(|&reason| Counter {
         name: reason.name().into(),
-        count: standing.counts.refused(reason),
+        count: status.counts.refused(reason),
     });
     let refused_by = routing::Refusal::ALL
         .iter()
-        .zip(standing.refused)
+        .zip(status.refused)
         .map(|(reason, count)| Counter {
             name: reason.name().into(),
             count,
         });
-    RouteTeller {
-        state: standing.state.into(),
-        since: standing.since.map(|since| since.as_secs()),
-        listens: standing.listens.clone(),
-        peer: standing.peer.as_ref().map(ToString::to_string),
-        stale_for: standing.stale_for.map(|left| left.as_secs()),
-        connections: standing.connections,
-        refused: standing.refused.iter().sum(),
+    RouteFeedStatus {
+        state: status.state.into(),
+        since: status.since.map(|since| since.as_secs()),
+        listens: status.listens.clone(),
+        peer: status.peer.as_ref().map(ToString::to_string),
+        stale_for: status.stale_for.map(|remaining| remaining.as_secs()),
+        connections: status.connections,
+        refused: status.refused.iter().sum(),
         refused_by: refused_by.filter(|counter| counter.count > 0).collect(),
-        errors: standing.broken,
-        aged_out: standing.swept,
-        offered: standing.counts.offered,
-        withdrawn: standing.counts.withdrawn,
+        errors: status.broken,
+        aged_out: status.swept,
+        offered: status.counts.offered,
+        withdrawn: status.counts.withdrawn,
         not_followed: not_followed.filter(|counter| counter.count > 0).collect(),
     }
 }

@@ -20,11 +20,11 @@ const PAGE: (u32, u32) = (1_024, 8_192);
 
 impl ServePages for operation::Routes {
     async fn serve(control: Arc<Control>, wanted: RouteFilter, position: Position) -> Result<Self::Answer, Refusal> {
-        let now = control.began.elapsed().as_nanos() as Time;
+        let now = control.started_at.elapsed().as_nanos() as Time;
         let plane = control.plane();
         let policy = plane.snapshot();
         let only = router(policy, wanted.router.as_deref())?;
-        let (first, begin) = position.cursor.as_deref().map_or(Ok((0, 0)), cursor)?;
+        let (first, start) = position.cursor.as_deref().map_or(Ok((0, 0)), cursor)?;
         let limit = position.limit.unwrap_or(PAGE.0).clamp(1, PAGE.1);
         let lister = |table: &Table| {
             Some(Lister {
@@ -43,10 +43,10 @@ impl ServePages for operation::Routes {
             for own in tables(policy).filter(|table| table.from.is_none() && is_meant(table)) {
                 // Tables are ordered by the length of the source prefix, longest first. The router's main table comes
                 // last.
-                let mut asked: Vec<_> = tables(policy).filter(|table| table.router == own.router).collect();
-                asked.retain(|table| table.is_for(wanted.from));
-                asked.sort_by_key(|table| table.from.map_or(u8::MAX, |network| 128 - network.length()));
-                let found = asked.iter().filter_map(|table| {
+                let mut tables_of_source: Vec<_> = tables(policy).filter(|table| table.router == own.router).collect();
+                tables_of_source.retain(|table| table.is_for(wanted.from));
+                tables_of_source.sort_by_key(|table| table.from.map_or(u8::MAX, |network| 128 - network.length()));
+                let found = tables_of_source.iter().filter_map(|table| {
                     let lister = lister(table)?;
                     let found = lister.rib.lookup(address.into());
                     let mut lines = Vec::new();
@@ -62,7 +62,7 @@ impl ServePages for operation::Routes {
             let number = table.number;
             let Some(lister) = lister(&table) else { continue };
             let rib = lister.rib;
-            let mut last = if number == first { begin } else { 0 };
+            let mut last = if number == first { start } else { 0 };
             for (place, shown) in rib.page(last) {
                 // All routes to one network are on the same page.
                 if seen >= limit && place != last {
@@ -80,7 +80,7 @@ impl ServePages for operation::Routes {
 impl Serve for operation::Uplinks {
     async fn serve(control: Arc<Control>, _: Self::Request) -> Result<Self::Answer, Refusal> {
         let uplinks = control.uplinks();
-        let items = uplinks.list(&control.plane(), control.began.elapsed());
+        let items = uplinks.list(&control.plane(), control.started_at.elapsed());
         Ok(Page::whole(items))
     }
 }
@@ -138,7 +138,7 @@ impl Lister<'_> {
         let used = shown.resolved.filter(|_| shown.selected);
         for (next_hop, weight) in used.iter().flat_map(|set| set.members()) {
             let hop = WeightedNextHop {
-                way: (*next_hop).into(),
+                next_hop: (*next_hop).into(),
                 weight: *weight,
                 balance: Balance::Flow,
             };
@@ -148,7 +148,7 @@ impl Lister<'_> {
             return;
         }
         for &hop in shown.hops {
-            let unused = match self.rib.unresolved_reason(hop.way) {
+            let unused = match self.rib.unresolved_reason(hop.next_hop) {
                 Some(UnresolvedReason::Link) => "link-down",
                 Some(UnresolvedReason::Gateway) => "gateway-unreachable",
                 Some(UnresolvedReason::Uplink) => "uplink-down",
@@ -161,7 +161,7 @@ impl Lister<'_> {
 
     fn line(&self, shown: &ListedRoute<'_>, hop: WeightedNextHop, unused: Option<&str>) -> Option<Route> {
         let name = |index: InterfaceIndex| self.policy.interface(index).map(|interface| interface.name.clone());
-        let (via, interface, kind) = match hop.way {
+        let (via, interface, kind) = match hop.next_hop {
             OfferedNextHop::Local(index) => (None, name(index), "local"),
             OfferedNextHop::Attached(index) if shown.origin == Origin::Connected => (None, name(index), "connected"),
             OfferedNextHop::Attached(index) => (None, name(index), "static"),
@@ -173,12 +173,12 @@ impl Lister<'_> {
             }
             OfferedNextHop::Drop(refusal) => (None, None, action(refusal)),
         };
-        let action = match hop.way {
+        let action = match hop.next_hop {
             OfferedNextHop::Drop(refusal) => Some(action(refusal).into()),
             _ => None,
         };
-        let told = || protocol_name(shown.protocol).unwrap_or(shown.origin.name());
-        let kind = if shown.origin.is_learned() { told() } else { kind };
+        let by_feed = || protocol_name(shown.protocol).unwrap_or(shown.origin.name());
+        let kind = if shown.origin.is_learned() { by_feed() } else { kind };
         Some(Route {
             router: self.router.clone(),
             to: shown.prefix.to_string(),

@@ -21,7 +21,7 @@ use crate::sites::site_name;
 const PAGE: u32 = 1_024;
 
 /// Maximum number of sessions per page. The control thread allocates the memory for a page.
-const MOST: u32 = 8_192;
+const MAX_PAGE: u32 = 8_192;
 
 fn prefix(net: ipnet::IpNet) -> Prefix {
     Prefix::new(net.addr().into(), net.prefix_len())
@@ -103,7 +103,7 @@ fn filter(wanted: &SessionFilter, control: &Control) -> Result<Filter, Refusal> 
 /// The applications that a name selects.
 fn meant(policy: &Snapshot, name: &str) -> Result<ApplicationSelector, Refusal> {
     let Some(seeking) = &policy.applications else {
-        return Err(applications::nobody());
+        return Err(applications::not_enabled());
     };
     let meant = seeking.names.selector(name);
     meant.ok_or_else(|| {
@@ -120,7 +120,7 @@ impl ServePages for operation::Sessions {
             None => (0, Cursor::default()),
             Some(text) => read_cursor(text)?,
         };
-        let limit = position.limit.unwrap_or(PAGE).clamp(64, MOST) as usize;
+        let limit = position.limit.unwrap_or(PAGE).clamp(64, MAX_PAGE) as usize;
         // If a worker returns no sessions, the page continues with the sessions of the next worker.
         while worker < control.workers() {
             let into = Vec::with_capacity(limit);
@@ -165,15 +165,15 @@ impl Serve for operation::ClearSessions {
 /// End all sessions that match the filter.
 pub(super) async fn clear_all(control: &Control, filter: Filter) -> Result<Cleared, Refusal> {
     // A shard must not move from a worker that has not handled the request to a worker that has already handled it.
-    let _none_moves = control.stand_still().await;
-    let count = clear_standing(control, filter).await?;
+    let _pause = control.pause_shard_moves().await;
+    let count = clear_sessions(control, filter).await?;
     tracing::info!("{count} sessions removed on request");
     Ok(Cleared { count })
 }
 
 /// End all sessions that match the filter. The caller ensures that no shard moves. Returns the number of ended
 /// sessions.
-pub(super) async fn clear_standing(control: &Control, filter: Filter) -> Result<u64, Refusal> {
+pub(super) async fn clear_sessions(control: &Control, filter: Filter) -> Result<u64, Refusal> {
     let mut count = 0;
     for worker in 0..control.workers() {
         let request = Request::Clear {

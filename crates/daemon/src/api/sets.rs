@@ -24,9 +24,9 @@ impl Serve for operation::Sets {
             None => all(&control),
         };
         let now = control.nanoseconds();
-        let element = |(element, left): (Element, Option<u64>)| api::Element {
+        let element = |(element, expiry): (Element, Option<u64>)| api::Element {
             element: as_written(element),
-            expires: left.map(|left| left.div_ceil(1_000_000_000)),
+            expires: expiry.map(|expiry| expiry.div_ceil(1_000_000_000)),
         };
         let set = |(of, set): (String, Arc<ElementSet>)| Set {
             name: of,

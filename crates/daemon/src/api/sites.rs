@@ -26,7 +26,7 @@ use crate::subscribers::virtual_mac::text;
 const PAGE: (u32, u32) = (1_024, 8_192);
 
 /// Maximum number of leases examined for one page. The service is locked meanwhile.
-const LOOKED_AT: usize = 8_192;
+const MAX_EXAMINED: usize = 8_192;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -35,9 +35,9 @@ pub(super) fn context(control: &Control, name: &str) -> Result<Context, Refusal>
     context_of(&control.config(), name).ok_or_else(|| unknown("site", name))
 }
 
-fn unknown(what: &str, name: &str) -> Refusal {
+fn unknown(kind: &str, name: &str) -> Refusal {
     Refusal::Wrong(format!(
-        "there is no {what} `{name}`: `sluice show sites` lists the sites and their groups"
+        "there is no {kind} `{name}`: `sluice show sites` lists the sites and their groups"
     ))
 }
 
@@ -70,7 +70,7 @@ fn meant(config: &Config, site: Option<&str>, group: Option<&str>) -> Result<(u3
 impl ServePages for operation::Sites {
     async fn serve(control: Arc<Control>, filter: SiteFilter, position: Position) -> Result<Self::Answer, Refusal> {
         let config = control.config();
-        let (first, behind) = meant(&config, filter.site.as_deref(), filter.group.as_deref())?;
+        let (first, sites_end) = meant(&config, filter.site.as_deref(), filter.group.as_deref())?;
         let first = match &position.cursor {
             Some(text) => text.parse().map_err(|_| bad_cursor(text))?,
             None => first,
@@ -78,7 +78,7 @@ impl ServePages for operation::Sites {
         let (Some(subscribers), Some(served)) = (&config.subscribers, &control.sites) else {
             return Ok(Page::whole(Vec::new()));
         };
-        let last = behind.min(first.saturating_add(limit(&position) as u32));
+        let last = sites_end.min(first.saturating_add(limit(&position) as u32));
         let present = served.service().present();
         let views: Vec<SiteView> = served.service().with(|service| {
             let numbers = (first..last).map(subscribers::Site);
@@ -90,7 +90,7 @@ impl ServePages for operation::Sites {
         });
         Ok(Page {
             items: items.collect(),
-            next: (last < behind).then(|| last.to_string()),
+            next: (last < sites_end).then(|| last.to_string()),
         })
     }
 }
@@ -145,7 +145,7 @@ fn site(view: SiteView, group: &SiteGroup, (config, subscribers): (&Config, &Sub
 #[derive(Clone, Copy)]
 enum Place {
     Mapped(u32, Ipv4Addr),
-    Apart(usize, Ipv4Addr),
+    Unmapped(usize, Ipv4Addr),
 }
 
 impl Place {
@@ -154,7 +154,7 @@ impl Place {
         let (kind, number, address) = (words.next()?, words.next()?, words.next()?.parse().ok()?);
         match kind {
             "site" => Some(Self::Mapped(number.parse().ok()?, address)),
-            "server" => Some(Self::Apart(number.parse().ok()?, address)),
+            "server" => Some(Self::Unmapped(number.parse().ok()?, address)),
             _ => None,
         }
     }
@@ -162,13 +162,13 @@ impl Place {
     fn text(self) -> String {
         match self {
             Self::Mapped(site, address) => format!("site-{site}-{address}"),
-            Self::Apart(server, address) => format!("server-{server}-{address}"),
+            Self::Unmapped(server, address) => format!("server-{server}-{address}"),
         }
     }
 }
 
 /// Filter of a list of leases.
-struct Wanted {
+struct LeaseSelection {
     /// Range of site numbers: the first, and one past the last.
     sites: (u32, u32),
     /// Whether leases without a site are included.
@@ -180,34 +180,36 @@ struct Wanted {
 }
 
 /// Returns leases, starting at a position, and the position of the next page.
-fn leases_from(service: &Service, place: Place, wanted: &Wanted) -> (Vec<LeaseView>, Option<Place>) {
-    let (first, behind) = wanted.sites;
+fn leases_from(service: &Service, place: Place, wanted: &LeaseSelection) -> (Vec<LeaseView>, Option<Place>) {
+    let (first, sites_end) = wanted.sites;
     let meant = |view: &LeaseView| {
-        let there = view.site.map_or(wanted.any, |site| (first..behind).contains(&site.0));
+        let there = view
+            .site
+            .map_or(wanted.any, |site| (first..sites_end).contains(&site.0));
         there && wanted.address.is_none_or(|net| net.matches(view.lease.address.into()))
     };
-    let (mut found, mut left) = (Vec::new(), LOOKED_AT);
-    let mut apart = (0, Ipv4Addr::UNSPECIFIED);
+    let (mut found, mut remaining) = (Vec::new(), MAX_EXAMINED);
+    let mut unmapped = (0, Ipv4Addr::UNSPECIFIED);
     match place {
         Place::Mapped(site, address) => {
             for view in service.leases((subscribers::Site(site.max(first)), address)) {
-                let Some(site) = view.site.filter(|site| site.0 < behind) else {
+                let Some(site) = view.site.filter(|site| site.0 < sites_end) else {
                     break;
                 };
-                if found.len() >= wanted.most || left == 0 {
+                if found.len() >= wanted.most || remaining == 0 {
                     return (found, Some(Place::Mapped(site.0, view.lease.address)));
                 }
-                left -= 1;
+                remaining -= 1;
                 found.extend(Some(view).filter(meant));
             }
         }
-        Place::Apart(server, address) => apart = (server, address),
+        Place::Unmapped(server, address) => unmapped = (server, address),
     }
-    for view in service.leases_apart(apart) {
-        if found.len() >= wanted.most || left == 0 {
-            return (found, Some(Place::Apart(view.server, view.lease.address)));
+    for view in service.leases_apart(unmapped) {
+        if found.len() >= wanted.most || remaining == 0 {
+            return (found, Some(Place::Unmapped(view.server, view.lease.address)));
         }
-        left -= 1;
+        remaining -= 1;
         found.extend(Some(view).filter(meant));
     }
     (found, None)
@@ -225,7 +227,7 @@ impl ServePages for operation::Leases {
             return Ok(Page::whole(Vec::new()));
         };
         let present = served.service().present();
-        let wanted = Wanted {
+        let wanted = LeaseSelection {
             sites: range,
             any: filter.site.is_none() && filter.group.is_none(),
             address: filter.address,
@@ -256,7 +258,7 @@ fn lease(view: LeaseView, subscribers: &Subscribers, present: Present) -> Option
             Expiry::At(end) => Some(end.saturating_sub(present.unix)),
             Expiry::Never => None,
         },
-        state: view.standing.word().into(),
+        state: view.status.word().into(),
     })
 }
 
@@ -268,21 +270,21 @@ impl Serve for operation::Dhcp {
         };
         let service = served.service();
         let (now, most) = (service.present().now, u64::from(subscribers.terminals));
-        let standings = (0..subscribers.servers.len()).map(|place| service.standing(place).unwrap_or_default());
-        let standings: Vec<_> = standings.collect();
+        let statuses = (0..subscribers.servers.len()).map(|place| service.status(place).unwrap_or_default());
+        let statuses: Vec<_> = statuses.collect();
         let status = service.with(|service| {
             let [terminals, left_out] = service.terminals().map(|count| count as u64);
-            let servers = subscribers.servers.iter().zip(standings).enumerate();
-            let servers = servers.map(|(place, (server, standing))| {
+            let servers = subscribers.servers.iter().zip(statuses).enumerate();
+            let servers = servers.map(|(place, (server, status))| {
                 let relay = service.relay(place).map(Tally::named);
-                let of_file = standing.named();
+                let of_file = status.named();
                 LeaseServerStatus {
                     name: server.name.clone(),
                     source: server.leases.display().to_string(),
-                    there: standing.there,
-                    watched: standing.told,
-                    error: standing.error,
-                    leases: standing.leases as u64,
+                    there: status.there,
+                    watched: status.watched,
+                    error: status.error,
+                    leases: status.leases as u64,
                     counters: counters(of_file.into_iter().chain(relay.unwrap_or_default())),
                 }
             });
@@ -334,7 +336,7 @@ mod tests {
     }
 
     /// For each page, the last byte of each address on it.
-    fn pages(world: &World, wanted: &Wanted) -> Vec<Vec<u8>> {
+    fn pages(world: &World, wanted: &LeaseSelection) -> Vec<Vec<u8>> {
         let mut place = Some(Place::Mapped(0, Ipv4Addr::UNSPECIFIED));
         let mut pages = Vec::new();
         while let Some(from) = place {
@@ -346,8 +348,8 @@ mod tests {
         pages
     }
 
-    fn all(most: usize) -> Wanted {
-        Wanted {
+    fn all(most: usize) -> LeaseSelection {
+        LeaseSelection {
             sites: (0, 9),
             any: true,
             address: None,
@@ -369,7 +371,7 @@ mod tests {
     #[test]
     fn leases_of_a_site_or_a_network_are_those_alone() {
         let world = world();
-        let of_site = |site| Wanted {
+        let of_site = |site| LeaseSelection {
             sites: (site, site + 1),
             any: false,
             ..all(1)
@@ -377,7 +379,7 @@ mod tests {
         // The last page is empty, because no lease without a site matches.
         assert_eq!(vec![vec![2], vec![3], vec![]], pages(&world, &of_site(0)));
         assert_eq!(vec![Vec::<u8>::new()], pages(&world, &of_site(2)));
-        let network = Wanted {
+        let network = LeaseSelection {
             address: Some("10.0.1.4/31".parse().expect("a network")),
             ..all(9)
         };

@@ -54,7 +54,7 @@ impl ChildError {
 /// # Errors
 /// See [`ChildError`].
 pub fn compile_child(input: &mut dyn Read, path: &Path, output: &mut dyn Write) -> Result<(), ChildError> {
-    humble();
+    lower_priority();
     let mut bytes = Vec::new();
     input.read_to_end(&mut bytes)?;
     let plan = PatternSet::from_bytes(&bytes)?;
@@ -71,7 +71,7 @@ pub fn compile_child(input: &mut dyn Read, path: &Path, output: &mut dyn Write) 
 
 /// Make this process the first victim of the OOM killer, give it low scheduling priority, and let the kernel kill it
 /// when its parent ends. Errors are ignored, since the result of the compilation does not depend on these settings.
-fn humble() {
+fn lower_priority() {
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     let _ = crate::files::set(std::path::Path::new("/proc/self/oom_score_adj"), "1000");
     let _ = rustix::process::nice(10);
@@ -106,7 +106,7 @@ pub(super) struct Program {
 #[derive(Debug)]
 pub(super) enum Ended {
     /// The compiled database was written to the file.
-    Kept,
+    Stored,
     /// The compiled database could not be written, for this reason.
     Unkept(String),
 }
@@ -117,8 +117,8 @@ impl Program {
         // The process inherits the core affinity of this thread. The affinity is therefore changed for the spawn and
         // restored afterwards.
         let before = rustix::thread::sched_getaffinity(None).ok();
-        let stay_on = |cores: &Option<Cores>| cores.map(|cores| rustix::thread::sched_setaffinity(None, &cores));
-        stay_on(&self.cores);
+        let pin = |cores: &Option<Cores>| cores.map(|cores| rustix::thread::sched_setaffinity(None, &cores));
+        pin(&self.cores);
         let child = Command::new(&self.path)
             .args(&self.arguments)
             .arg(path)
@@ -126,7 +126,7 @@ impl Program {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn();
-        stay_on(&before);
+        pin(&before);
         let mut child = child.map_err(CompileError::Start)?;
         let bytes = plan.bytes();
         let followed = std::thread::scope(|scope| {
@@ -135,17 +135,17 @@ impl Program {
                 // A write error is ignored, since the exit status states why the process stopped reading.
                 input.map(|mut input| input.write_all(&bytes))
             });
-            let (said, heard) = mpsc::channel();
+            let (sender, receiver) = mpsc::channel();
             scope.spawn(move || {
                 let lines = output.into_iter().flat_map(|output| BufReader::new(output).lines());
                 for line in lines.map_while(Result::ok) {
-                    if said.send(line).is_err() {
+                    if sender.send(line).is_err() {
                         break;
                     }
                 }
             });
             let mut followed = Followed::default();
-            let is_late = !followed.follow(&heard, self.patience, progress);
+            let is_late = !followed.follow(&receiver, self.patience, progress);
             // The reader threads end as soon as the process closes its pipes.
             let status = if is_late { end(&mut child) } else { child.wait() };
             (followed, status, is_late)
@@ -167,7 +167,7 @@ impl Program {
                         Bytes(followed.peak)
                     );
                 }
-                Ok(Ended::Kept)
+                Ok(Ended::Stored)
             }
             (_, Some(code)) if code == i32::from(UNKEPT) => Ok(Ended::Unkept(why)),
             (Some(signal), _) => Err(CompileError::Killed { signal }),
@@ -191,11 +191,11 @@ struct Followed {
 impl Followed {
     /// Read the reports until the process closes its output. Returns `false` if the process takes longer than
     /// `patience`.
-    fn follow(&mut self, heard: &mpsc::Receiver<String>, patience: Duration, progress: &Progress) -> bool {
+    fn follow(&mut self, receiver: &mpsc::Receiver<String>, patience: Duration, progress: &Progress) -> bool {
         let deadline = Instant::now() + patience;
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            match heard.recv_timeout(left) {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            match receiver.recv_timeout(remaining) {
                 Ok(line) => self.take(&line, progress),
                 Err(RecvTimeoutError::Disconnected) => return true,
                 Err(RecvTimeoutError::Timeout) => return false,

@@ -147,7 +147,7 @@ impl Compiler {
     /// # Errors
     /// See [`CompileError`].
     pub fn prefilter(&self, plan: PatternSet) -> Result<(Prefilter, Made), CompileError> {
-        let began = Instant::now();
+        let started_at = Instant::now();
         let fingerprint = plan.fingerprint();
         let (prefilter, compiled) = match self.load(fingerprint) {
             Ok(prefilter) => (prefilter, None),
@@ -156,7 +156,7 @@ impl Compiler {
                 (self.compile(plan, fingerprint)?, Some(why))
             }
         };
-        let took = began.elapsed();
+        let took = started_at.elapsed();
         Ok((prefilter, Made { compiled, took }))
     }
 
@@ -174,9 +174,9 @@ impl Compiler {
         let Some(program) = &self.program else {
             return Ok(plan.compile(&mut |done, total| self.progress.see(done, total))?);
         };
-        let kept = self.cache.as_ref().filter(|_| self.stores);
+        let cache_folder = self.cache.as_ref().filter(|_| self.stores);
         let passing = Passing::new();
-        let folders = [kept, passing.as_ref().map(|passing| &passing.0)];
+        let folders = [cache_folder, passing.as_ref().map(|passing| &passing.0)];
         for folder in folders.into_iter().flatten() {
             let path = folder.join(FILE);
             let ended = match writable(folder) {
@@ -184,7 +184,7 @@ impl Compiler {
                 Err(why) => Ended::Unkept(why.to_string()),
             };
             match ended {
-                Ended::Kept => return Prefilter::load(&path, fingerprint).map_err(CompileError::Broken),
+                Ended::Stored => return Prefilter::load(&path, fingerprint).map_err(CompileError::Broken),
                 Ended::Unkept(why) => tracing::warn!(
                     "{}: {why}: compiled rules can't be stored in this folder. Give the daemon's user write access to \
                      the folder, or write another folder as `cache` in [inspection]",

@@ -6,7 +6,7 @@ use serde::Serialize;
 use sluice_config::api;
 use sluice_config::schema::EveType;
 use sluice_config::text::to_json;
-use sluice_engine::session::records::{About, EndReason, Ended, FlowState};
+use sluice_engine::session::records::{EndReason, Ended, FlowState, RecordSubject};
 use sluice_inspect::applications::ApplicationNames;
 use sluice_inspect::signature::Service;
 use sluice_inspect::transactions::dns_message::Message;
@@ -48,7 +48,7 @@ impl Scene<'_> {
     }
 
     /// Format a line of EVE JSON with the given event type.
-    pub fn line(&self, about: &About, kind: EveType, said: impl Serialize) -> Vec<u8> {
+    pub fn line(&self, about: &RecordSubject, kind: EveType, content: impl Serialize) -> Vec<u8> {
         let [source, destination] = about.addresses;
         let port = |port| matches!(about.protocol, 6 | 17).then_some(port);
         finish(&Line {
@@ -66,26 +66,26 @@ impl Scene<'_> {
                 false => "to_client",
             }),
             app_proto: about.service.and_then(application),
-            said,
+            content,
         })
     }
 
     /// Format the line for the end of a flow.
-    pub fn ended(&self, about: &About, ended: &Ended) -> Vec<u8> {
-        let [begin, end] = ended.seen;
-        let said = FlowSaid {
+    pub fn ended(&self, about: &RecordSubject, ended: &Ended) -> Vec<u8> {
+        let [first_seen, end] = ended.seen;
+        let content = FlowSaid {
             flow: Flow {
                 counts: Counts::new(ended.packets, ended.bytes),
-                start: self.time(begin),
+                start: self.time(first_seen),
                 end: self.time(end),
-                age: end.saturating_sub(begin) / 1_000_000_000,
+                age: end.saturating_sub(first_seen) / 1_000_000_000,
                 state: match ended.state {
                     FlowState::New => "new",
                     FlowState::Established => "established",
                     FlowState::Closed => "closed",
                     FlowState::Bypassed => "bypassed",
                 },
-                reason: match ended.why {
+                reason: match ended.reason {
                     EndReason::Timeout => "timeout",
                     EndReason::Forced => "forced",
                     EndReason::Bypass => "bypass",
@@ -97,17 +97,17 @@ impl Scene<'_> {
                 Some(Ndpi { proto })
             }),
         };
-        self.line(about, EveType::Flow, said)
+        self.line(about, EveType::Flow, content)
     }
 
     /// Format the line for a transaction. Returns `None` if the transaction can't be decoded.
-    pub fn transaction(&self, about: &About, said: &Transaction) -> Option<Vec<u8>> {
-        match said.service {
-            Service::Http => Some(self.line(about, EveType::Http, http(said))),
-            Service::Tls => Some(self.line(about, EveType::Tls, tls(said))),
+    pub fn transaction(&self, about: &RecordSubject, content: &Transaction) -> Option<Vec<u8>> {
+        match content.service {
+            Service::Http => Some(self.line(about, EveType::Http, http(content))),
+            Service::Tls => Some(self.line(about, EveType::Tls, tls(content))),
             Service::Dns => {
-                let message = Message::read(said.text(Part::Message))?;
-                Some(self.line(about, EveType::Dns, dns(said, message)))
+                let message = Message::read(content.text(Part::Message))?;
+                Some(self.line(about, EveType::Dns, dns(content, message)))
             }
             _ => None,
         }
@@ -200,7 +200,7 @@ struct Line<'a, S> {
     #[serde(skip_serializing_if = "Option::is_none")]
     app_proto: Option<&'static str>,
     #[serde(flatten)]
-    said: S,
+    content: S,
 }
 
 /// Content of an alert.

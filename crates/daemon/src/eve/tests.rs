@@ -2,7 +2,7 @@ use std::sync::LazyLock;
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
-use sluice_engine::session::records::{About, EndReason, Ended, FlowState};
+use sluice_engine::session::records::{EndReason, Ended, FlowState, RecordSubject};
 use sluice_inspect::Reason;
 use sluice_inspect::applications::{ApplicationNames, ProtocolPair};
 use sluice_inspect::inspector::RuleNumber;
@@ -43,8 +43,8 @@ fn scene(interfaces: &[String]) -> Scene<'_> {
     }
 }
 
-fn about(service: Option<Service>) -> About {
-    About {
+fn about(service: Option<Service>) -> RecordSubject {
+    RecordSubject {
         at: 1_500_000_000,
         flow: 3,
         addresses: [[192, 0, 2, 1].into(), [198, 51, 100, 7].into()],
@@ -149,7 +149,7 @@ fn flow_has_its_counts_its_time_and_why_it_ended() {
         packets: [3, 4],
         bytes: [300, 4_000],
         state: FlowState::Closed,
-        why: EndReason::Timeout,
+        reason: EndReason::Timeout,
         alerted: true,
         application: application_names()
             .number("HTTP")
@@ -260,7 +260,7 @@ fn names_are_told_as_questions_and_as_answers() {
 fn number_of_a_flow_is_its_own_and_that_of_no_flow_is_not_written() {
     let names = [String::new()];
     let number = |flow| {
-        let about = About { flow, ..about(None) };
+        let about = RecordSubject { flow, ..about(None) };
         let line: Value = serde_json::from_slice(&scene(&names).line(&about, EveType::Flow, json!({}))).unwrap();
         line.get("flow_id").and_then(Value::as_u64)
     };

@@ -6,14 +6,14 @@ use sluice_inspect::transactions::dns_message::{self, Message};
 use sluice_inspect::transactions::{Part, Transaction};
 
 /// A text field of the transaction. `None` if the field is absent.
-fn text(said: &Transaction, part: Part) -> Option<String> {
-    let bytes = said.text(part);
+fn text(transaction: &Transaction, part: Part) -> Option<String> {
+    let bytes = transaction.text(part);
     (!bytes.is_empty()).then(|| String::from_utf8_lossy(bytes).into())
 }
 
 /// Names of the text fields that were truncated.
-fn cut(said: &Transaction, parts: &[(Part, &'static str)]) -> Vec<&'static str> {
-    let cut = parts.iter().filter(|(part, _)| said.is_cut(*part));
+fn cut(transaction: &Transaction, parts: &[(Part, &'static str)]) -> Vec<&'static str> {
+    let cut = parts.iter().filter(|(part, _)| transaction.is_cut(*part));
     cut.map(|(_, name)| *name).collect()
 }
 
@@ -53,8 +53,8 @@ struct Http2 {
     stream_id: u32,
 }
 
-pub(super) fn http(said: &Transaction) -> HttpSaid {
-    let protocol = match said.version.to_be_bytes() {
+pub(super) fn http(transaction: &Transaction) -> HttpSaid {
+    let protocol = match transaction.version.to_be_bytes() {
         [0, 0] => None,
         [2, 0] => Some("HTTP/2".into()),
         [major, minor] => Some(format!("HTTP/{major}.{minor}")),
@@ -74,9 +74,9 @@ pub(super) fn http(said: &Transaction) -> HttpSaid {
         http_content_type,
         http_refer,
         http_method,
-    ] = parts.map(|(part, _)| text(said, part));
+    ] = parts.map(|(part, _)| text(transaction, part));
     HttpSaid {
-        tx_id: said.number,
+        tx_id: transaction.number,
         http: Http {
             hostname,
             url,
@@ -85,10 +85,12 @@ pub(super) fn http(said: &Transaction) -> HttpSaid {
             http_refer,
             http_method,
             protocol,
-            http2: (said.stream > 0).then_some(Http2 { stream_id: said.stream }),
-            status: (said.status > 0).then_some(said.status),
-            length: said.length,
-            truncated: cut(said, &parts),
+            http2: (transaction.stream > 0).then_some(Http2 {
+                stream_id: transaction.stream,
+            }),
+            status: (transaction.status > 0).then_some(transaction.status),
+            length: transaction.length,
+            truncated: cut(transaction, &parts),
         },
     }
 }
@@ -114,8 +116,8 @@ struct Ja3 {
     hash: String,
 }
 
-pub(super) fn tls(said: &Transaction) -> TlsSaid {
-    let version = match said.version {
+pub(super) fn tls(transaction: &Transaction) -> TlsSaid {
+    let version = match transaction.version {
         0 => "UNDETERMINED".into(),
         0x0300 => "SSLv3".into(),
         0x0301 => "TLSv1".into(),
@@ -126,10 +128,10 @@ pub(super) fn tls(said: &Transaction) -> TlsSaid {
     };
     TlsSaid {
         tls: Tls {
-            sni: text(said, Part::ServerName),
+            sni: text(transaction, Part::ServerName),
             version,
-            ja3: text(said, Part::Ja3).map(|hash| Ja3 { hash }),
-            truncated: cut(said, &[(Part::ServerName, "sni")]),
+            ja3: text(transaction, Part::Ja3).map(|hash| Ja3 { hash }),
+            truncated: cut(transaction, &[(Part::ServerName, "sni")]),
         },
     }
 }
@@ -172,8 +174,8 @@ struct DnsRecord {
     rdata: Option<String>,
 }
 
-pub(super) fn dns(said: &Transaction, message: Message) -> DnsSaid {
-    let answers = message.is_answer() || said.toward == Toward::Client;
+pub(super) fn dns(transaction: &Transaction, message: Message) -> DnsSaid {
+    let answers = message.is_answer() || transaction.toward == Toward::Client;
     let answer = answers.then(|| DnsAnswer {
         flags: format!("{:04x}", message.flags),
         rcode: message.code(),
@@ -192,13 +194,13 @@ pub(super) fn dns(said: &Transaction, message: Message) -> DnsSaid {
     DnsSaid {
         dns: Dns {
             kind: if answers { "answer" } else { "query" },
-            tx_id: said.number,
+            tx_id: transaction.number,
             id: message.id,
             opcode: message.operation(),
             rrname: question.map(|question| question.name.clone()),
             rrtype: question.map(|question| dns_message::kind(question.kind)),
             answer,
-            truncated: message.is_cut || said.is_cut(Part::Message),
+            truncated: message.is_cut || transaction.is_cut(Part::Message),
         },
     }
 }

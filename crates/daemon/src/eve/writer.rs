@@ -37,11 +37,11 @@ struct Shared {
 }
 
 impl Writer {
-    /// Start a writer to a target, with a queue of `most` lines. A file is rotated as `rotation` specifies.
+    /// Start a writer to a target, with a queue of `capacity` lines. A file is rotated as `rotation` specifies.
     ///
     /// # Errors
     /// The file can't be opened, the socket's name is invalid, or the thread can't be started.
-    pub fn start(target: EveTarget, rotation: Rotation, most: usize) -> std::io::Result<Self> {
+    pub fn start(target: EveTarget, rotation: Rotation, capacity: usize) -> std::io::Result<Self> {
         let sink = match &target {
             EveTarget::File(path) => Sink::File(Log::open(path, rotation)?),
             EveTarget::Stream(path) | EveTarget::Datagram(path) => {
@@ -49,7 +49,7 @@ impl Writer {
                 Sink::None
             }
         };
-        let (lines, taken) = sync_channel(most.max(1));
+        let (lines, taken) = sync_channel(capacity.max(1));
         let (done, ended) = sync_channel(1);
         let shared = Arc::new(Shared::default());
         let mut thread = Thread {
@@ -57,7 +57,7 @@ impl Writer {
             rotation,
             sink,
             shared: shared.clone(),
-            complained: false,
+            warned: false,
         };
         std::thread::Builder::new().name("eve".into()).spawn(move || {
             thread.run(&taken);
@@ -114,7 +114,7 @@ struct Thread {
     sink: Sink,
     shared: Arc<Shared>,
     /// Whether the present failure has been logged. Reset after a successful write.
-    complained: bool,
+    warned: bool,
 }
 
 impl Thread {
@@ -158,7 +158,7 @@ impl Thread {
                 Ok(taken) => {
                     at += taken;
                     if at == line.len() {
-                        self.complained = false;
+                        self.warned = false;
                         return true;
                     }
                     continue;
@@ -210,7 +210,7 @@ impl Thread {
     }
 
     fn log_error(&mut self, error: &Error) {
-        if !std::mem::replace(&mut self.complained, true) {
+        if !std::mem::replace(&mut self.warned, true) {
             tracing::error!(
                 "inspection records can't be written to {}: {error}",
                 path(&self.target).display()
@@ -256,14 +256,14 @@ mod tests {
         tempfile::tempdir().unwrap()
     }
 
-    fn until(what: &str, met: impl Fn() -> bool) {
+    fn until(description: &str, met: impl Fn() -> bool) {
         for _ in 0..2_000 {
             if met() {
                 return;
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        panic!("waited in vain for {what}");
+        panic!("waited in vain for {description}");
     }
 
     #[test]

@@ -157,7 +157,7 @@ pub fn settle(
         let lo = before.iter().find(|link| link.name == "lo");
         lo.map_or(Ok(()), |lo| netlink.set_up(lo.index))?;
         let wanted = |name: &str| router.interfaces.iter().any(|interface| interface.name == name);
-        for link in before.iter().filter(|link| link.ours && !wanted(&link.name)) {
+        for link in before.iter().filter(|link| link.managed && !wanted(&link.name)) {
             netlink.delete_link(link.index)?;
         }
         // The index of an interface in the configuration may have changed, so the interfaces are matched by name.
@@ -186,9 +186,9 @@ pub fn settle(
                 Err(error) => fails(interface, error),
             }
         }
-        let was_there = |interface: &HostInterface| before.iter().any(|link| link.name == interface.name);
-        if before.iter().any(|link| link.ours) && !router.interfaces.iter().all(was_there) {
-            thread::sleep(NOTICED);
+        let existed = |interface: &HostInterface| before.iter().any(|link| link.name == interface.name);
+        if before.iter().any(|link| link.managed) && !router.interfaces.iter().all(existed) {
+            thread::sleep(NOTIFICATION_DELAY);
         }
         for interface in &router.interfaces {
             if let Some(number) = numbers.get(&interface.index)
@@ -197,9 +197,9 @@ pub fn settle(
                 fails(interface, error);
             }
         }
-        for (six, uplink) in [false, true].into_iter().zip(router.uplinks) {
+        for (v6, uplink) in [false, true].into_iter().zip(router.uplinks) {
             let link = uplink.and_then(|uplink| numbers.get(&uplink).copied());
-            if let Err(error) = netlink.set_last_resort(six, link) {
+            if let Err(error) = netlink.set_last_resort(v6, link) {
                 wrong.get_or_insert(Error::other(format!("the default route can't be set: {error}")));
             }
         }
@@ -209,7 +209,7 @@ pub fn settle(
 
 /// Delay between creating links and setting addresses. FRR receives notifications about links and addresses on separate
 /// sockets, and discards an address that it receives before the link.
-const NOTICED: Duration = Duration::from_millis(100);
+const NOTIFICATION_DELAY: Duration = Duration::from_millis(100);
 
 /// Create an interface without addresses in the namespace, and bring its link up.
 fn link(
@@ -245,7 +245,7 @@ fn address(
     let was_set = |address| old.is_some_and(|old| old.addresses.contains(address));
     for address in present {
         let stays = interface.addresses.contains(&address.address);
-        if !stays && (address.ours || was_set(&address.address)) {
+        if !stays && (address.managed || was_set(&address.address)) {
             netlink.delete_address(number, address.address)?;
         }
     }
@@ -259,7 +259,7 @@ fn address(
 pub fn delete(namespace: &Namespace) -> Result<(), Error> {
     namespace.within(|| {
         let mut netlink = Netlink::open()?;
-        for link in netlink.links()?.iter().filter(|link| link.ours) {
+        for link in netlink.links()?.iter().filter(|link| link.managed) {
             netlink.delete_link(link.index)?;
         }
         Ok(())

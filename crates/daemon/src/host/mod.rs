@@ -149,12 +149,12 @@ impl Hosts {
     pub fn update(&self, routers: Vec<HostRouter>) -> Result<(), HostError> {
         let mut running = lock(&self.running);
         let mut first = Ok(());
-        let gone: Vec<_> = running
+        let removed: Vec<_> = running
             .keys()
             .filter(|name| routers.iter().all(|router| router.name != **name))
             .cloned()
             .collect();
-        for name in gone {
+        for name in removed {
             if let Some(host) = running.remove(&name) {
                 first = first.and(self.end(host));
             }

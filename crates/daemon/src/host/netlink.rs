@@ -100,8 +100,8 @@ fn bytes(address: IpAddr) -> Vec<u8> {
     }
 }
 
-fn family(six: bool) -> u8 {
-    (if six { AddressFamily::INET6 } else { AddressFamily::INET }).as_raw() as u8
+fn family(v6: bool) -> u8 {
+    (if v6 { AddressFamily::INET6 } else { AddressFamily::INET }).as_raw() as u8
 }
 
 /// A link of the namespace.
@@ -112,7 +112,7 @@ pub struct Link {
     /// Name of the link.
     pub name: String,
     /// Whether Sluice has created the link.
-    pub ours: bool,
+    pub managed: bool,
 }
 
 /// An address in the namespace.
@@ -123,7 +123,7 @@ pub struct Address {
     /// Address and prefix length.
     pub address: (IpAddr, u8),
     /// Whether Sluice has set the address.
-    pub ours: bool,
+    pub managed: bool,
 }
 
 /// A netlink socket. The socket belongs to the network namespace in which it was created.
@@ -175,7 +175,7 @@ impl Netlink {
         }
     }
 
-    fn tell(&mut self, kind: u16, flags: u16, body: &[u8], values: &[(u16, &[u8])]) -> Result<(), Error> {
+    fn request(&mut self, kind: u16, flags: u16, body: &[u8], values: &[(u16, &[u8])]) -> Result<(), Error> {
         let request = Request::new(kind, flags | number::ACKNOWLEDGE, body);
         let add = |request: Request, &(attribute, value): &(u16, &[u8])| request.with(attribute, value);
         self.ask(values.iter().fold(request, add), |_| {})
@@ -186,22 +186,22 @@ impl Netlink {
         let mut links = Vec::new();
         self.ask(Request::new(number::GET_LINK, number::DUMP, &[0; 16]), |message| {
             let Some(index) = word(message, 4) else { return };
-            let (mut name, mut ours) = (String::new(), false);
+            let (mut name, mut managed) = (String::new(), false);
             for (kind, value) in attributes(message, 16) {
                 match kind {
                     3 => name = String::from_utf8_lossy(value).trim_end_matches('\0').into(),
-                    27 => ours = word(value, 0) == Some(GROUP),
+                    27 => managed = word(value, 0) == Some(GROUP),
                     _ => {}
                 }
             }
-            links.push(Link { index, name, ours });
+            links.push(Link { index, name, managed });
         })?;
         Ok(links)
     }
 
     /// Bring a link up.
     pub fn set_up(&mut self, link: u32) -> Result<(), Error> {
-        self.tell(number::NEW_LINK, 0, &link_body(link, UP, UP), &[])
+        self.request(number::NEW_LINK, 0, &link_body(link, UP, UP), &[])
     }
 
     /// Set the Ethernet address and MTU of a link, disable ARP, mark the link as created by Sluice, and bring it up.
@@ -211,12 +211,12 @@ impl Netlink {
             (4, &u32::from(mtu).to_ne_bytes()),
             (27, &GROUP.to_ne_bytes()),
         ];
-        self.tell(number::NEW_LINK, 0, &link_body(link, UP | NO_ARP, UP | NO_ARP), &values)
+        self.request(number::NEW_LINK, 0, &link_body(link, UP | NO_ARP, UP | NO_ARP), &values)
     }
 
     /// Delete a link.
     pub fn delete_link(&mut self, link: u32) -> Result<(), Error> {
-        self.tell(number::DELETE_LINK, 0, &link_body(link, 0, 0), &[])
+        self.request(number::DELETE_LINK, 0, &link_body(link, 0, 0), &[])
     }
 
     /// All addresses.
@@ -226,7 +226,7 @@ impl Netlink {
             let (Some(&length), Some(link)) = (message.get(1), word(message, 4)) else {
                 return;
             };
-            let (mut address, mut local, mut ours) = (None, None, false);
+            let (mut address, mut local, mut managed) = (None, None, false);
             for (kind, value) in attributes(message, 8) {
                 let known = || match value.len() {
                     4 => <[u8; 4]>::try_from(value).ok().map(IpAddr::from),
@@ -235,7 +235,7 @@ impl Netlink {
                 match kind {
                     1 => address = known(),
                     2 => local = known(),
-                    11 => ours = value == [ORIGIN],
+                    11 => managed = value == [ORIGIN],
                     _ => {}
                 }
             }
@@ -243,7 +243,7 @@ impl Netlink {
                 addresses.push(Address {
                     link,
                     address: (address, length),
-                    ours,
+                    managed,
                 });
             }
         })?;
@@ -267,23 +267,23 @@ impl Netlink {
             None => {}
         }
         let body = address_body(link, (address, length));
-        self.tell(number::NEW_ADDRESS, number::CREATE | number::REPLACE, &body, &values)
+        self.request(number::NEW_ADDRESS, number::CREATE | number::REPLACE, &body, &values)
     }
 
     /// Delete an address from a link.
     pub fn delete_address(&mut self, link: u32, address: (IpAddr, u8)) -> Result<(), Error> {
         let value = bytes(address.0);
         let values: [(u16, &[u8]); 2] = [(1, &value), (2, &value)];
-        self.tell(number::DELETE_ADDRESS, 0, &address_body(link, address), &values)
+        self.request(number::DELETE_ADDRESS, 0, &address_body(link, address), &values)
     }
 
     /// Set the default route of last resort to a link, or remove it if `link` is `None`.
-    pub fn set_last_resort(&mut self, six: bool, link: Option<u32>) -> Result<(), Error> {
-        if six {
+    pub fn set_last_resort(&mut self, v6: bool, link: Option<u32>) -> Result<(), Error> {
+        if v6 {
             // By default, Linux has a rule for this table only for IPv4.
             let body = [family(true), 0, 0, 0, LAST_TABLE, 0, 0, 1, 0, 0, 0, 0];
             let create = number::CREATE | number::EXCLUSIVE;
-            match self.tell(number::NEW_RULE, create, &body, &[(6, &LAST_RULE.to_ne_bytes())]) {
+            match self.request(number::NEW_RULE, create, &body, &[(6, &LAST_RULE.to_ne_bytes())]) {
                 Err(error) if error.raw_os_error() != Some(rustix::io::Errno::EXIST.raw_os_error()) => {
                     return Err(error);
                 }
@@ -291,18 +291,18 @@ impl Netlink {
             }
         }
         let (universe, on_link) = (0, 253);
-        let scope = if six { universe } else { on_link };
+        let scope = if v6 { universe } else { on_link };
         // Route attributes: protocol static, type unicast.
-        let mut body = [family(six), 0, 0, 0, LAST_TABLE, 4, scope, 1, 0, 0, 0, 0];
+        let mut body = [family(v6), 0, 0, 0, LAST_TABLE, 4, scope, 1, 0, 0, 0, 0];
         let Some(link) = link else {
             (body[6], body[7]) = (255, 0);
-            return match self.tell(number::DELETE_ROUTE, 0, &body, &[]) {
+            return match self.request(number::DELETE_ROUTE, 0, &body, &[]) {
                 Err(error) if error.raw_os_error() != Some(rustix::io::Errno::SRCH.raw_os_error()) => Err(error),
                 _ => Ok(()),
             };
         };
         let create = number::CREATE | number::REPLACE;
-        self.tell(number::NEW_ROUTE, create, &body, &[(4, &link.to_ne_bytes())])
+        self.request(number::NEW_ROUTE, create, &body, &[(4, &link.to_ne_bytes())])
     }
 }
 
@@ -315,8 +315,8 @@ fn link_body(link: u32, flags: u32, change: u32) -> [u8; 16] {
 }
 
 fn address_body(link: u32, (address, length): (IpAddr, u8)) -> [u8; 8] {
-    let near = matches!(address, IpAddr::V6(six) if six.is_unicast_link_local());
-    let scope = if near { 253 } else { 0 };
+    let is_link_local = matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
+    let scope = if is_link_local { 253 } else { 0 };
     let [a, b, c, d] = link.to_ne_bytes();
     [family(address.is_ipv6()), length, 0, scope, a, b, c, d]
 }

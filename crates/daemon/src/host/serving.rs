@@ -15,13 +15,13 @@ use super::links::Taps;
 use super::{Diversion, Queues, lock};
 
 /// Maximum sleep of the thread. Workers don't wake the thread, because the system call would delay their packets.
-const NAP: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Maximum sleep while no host stack exists.
-const LONG_NAP: Duration = Duration::from_millis(20);
+const IDLE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Maximum number of frames that are read from one interface or worker before the next one is served.
-const TURN: usize = 64;
+const BUDGET: usize = 64;
 
 /// Maximum frame length in bytes.
 const LONGEST: usize = u16::MAX as usize;
@@ -71,8 +71,8 @@ impl Shared {
     pub fn replace(&self, old: impl Iterator<Item = u16>, new: Taps) {
         let mut taps = lock(&self.taps);
         let down = lock(&self.down);
-        let gone: Taps = old.filter_map(|index| Some((index, taps.remove(&index)?))).collect();
-        for line in gone.values() {
+        let removed: Taps = old.filter_map(|index| Some((index, taps.remove(&index)?))).collect();
+        for line in removed.values() {
             let _ = epoll::delete(&self.epoll, &line.tap);
         }
         for (index, line) in new {
@@ -146,13 +146,13 @@ pub fn start(queues: Queues, shared: Arc<Shared>) -> Result<JoinHandle<()>, Erro
 impl Server {
     /// Serve host stacks until the flag `stop` is set.
     fn serve(&mut self) {
-        let mut events = Vec::with_capacity(TURN);
+        let mut events = Vec::with_capacity(BUDGET);
         let mut busy = false;
         while !self.shared.stop.load(Ordering::Relaxed) {
             let wait = match (busy, self.taps.is_empty()) {
                 (true, _) => Duration::ZERO,
-                (false, false) => NAP,
-                (false, true) => LONG_NAP,
+                (false, false) => POLL_INTERVAL,
+                (false, true) => IDLE_INTERVAL,
             };
             let wait = rustix::time::Timespec {
                 tv_sec: 0,
@@ -167,7 +167,7 @@ impl Server {
             if let Err(error) = found
                 && error != rustix::io::Errno::INTR
             {
-                std::thread::sleep(NAP);
+                std::thread::sleep(POLL_INTERVAL);
             }
             self.follow();
             busy = self.deliver();
@@ -190,9 +190,9 @@ impl Server {
     fn deliver(&mut self) -> bool {
         let mut more = false;
         for queue in &mut self.queues.to_hosts {
-            for turn in 0..TURN {
+            for round in 0..BUDGET {
                 let Some((index, length)) = queue.head() else { break };
-                more |= turn + 1 == TURN;
+                more |= round + 1 == BUDGET;
                 let frame = &mut self.frame[..length];
                 queue.pop(frame);
                 let counter = match self.taps.get(&index) {
@@ -209,7 +209,7 @@ impl Server {
     /// Read frames that a host stack has sent on an interface.
     fn collect(&mut self, index: u16) {
         let Some(line) = self.taps.get(&index) else { return };
-        for _ in 0..TURN {
+        for _ in 0..BUDGET {
             let length = match line.tap.receive(&mut self.frame) {
                 Ok(Some(length)) => length,
                 Ok(None) => return,
@@ -222,8 +222,8 @@ impl Server {
             let frame = &self.frame[..length];
             let diverted = self.shared.diversion.get().is_some_and(|taker| taker(index, frame));
             let queue = self.queues.from_hosts.as_mut();
-            let given = diverted || queue.is_some_and(|queue| queue.push(index, [frame, &[]]));
-            let counter = if given { &line.sent } else { &line.lost };
+            let is_delivered = diverted || queue.is_some_and(|queue| queue.push(index, [frame, &[]]));
+            let counter = if is_delivered { &line.sent } else { &line.lost };
             counter.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -68,7 +68,7 @@ pub(super) fn named(written: &[String]) -> Result<Vec<ApplicationMatch>, Lowerin
     let one = |(place, name): (usize, &String)| {
         let ApplicationSelector { master, application } = names.selector(name).ok_or_else(|| UnknownApplication {
             name: name.clone(),
-            hint: near(name, &names).map(|near| format!("did you mean `{near}`?")),
+            hint: suggestion(name, &names).map(|suggestion| format!("did you mean `{suggestion}`?")),
             place,
             rule: 0,
         })?;
@@ -78,7 +78,7 @@ pub(super) fn named(written: &[String]) -> Result<Vec<ApplicationMatch>, Lowerin
 }
 
 /// Returns the application name that is most similar to an unknown name.
-fn near(written: &str, names: &ApplicationNames) -> Option<String> {
+fn suggestion(written: &str, names: &ApplicationNames) -> Option<String> {
     let known: Vec<_> = names.iter().map(|(_, name)| name.to_owned()).collect();
     let one = |part: &str| match names.number(part).and_then(|number| names.name(number)) {
         Some(name) => Some(name.to_owned()),
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn session_that_is_looked_at_takes_no_more_than_is_planned_for() {
-        let planned = EntryBytes::default().sought;
+        let planned = EntryBytes::default().identification;
         assert!(
             planned >= ApplicationDetector::FLOW as u64 + 64,
             "{}",

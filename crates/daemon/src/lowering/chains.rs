@@ -7,7 +7,7 @@ use sluice_config::chain::{Chain, PoliceRate, Step, StepAction};
 use sluice_engine::snapshot::chains::{Action, ChainText, Chains, ClassText, NamedPolicers, PolicerRate};
 
 use super::VALIDATED;
-use super::filter::{boxes4, boxes6};
+use super::filter::{hyperrectangles4, hyperrectangles6};
 
 /// Chains of each router. Empty if no router has a chain.
 pub fn chains(config: &Config) -> Vec<Option<Arc<Chains>>> {
@@ -47,8 +47,8 @@ fn described(step: &Step) -> ClassText {
     let action = match &step.action {
         StepAction::Count(name) => Action::Count(name.clone()),
         StepAction::Classify(selection, to) => Action::Classify {
-            four: boxes4(selection, None),
-            six: boxes6(selection, None),
+            v4: hyperrectangles4(selection, None),
+            v6: hyperrectangles6(selection, None),
             to: to.clone(),
         },
         StepAction::Police(name, rate, exceed) => {

@@ -76,8 +76,8 @@ pub fn filters(config: &Config, before: Option<&Rules>) -> Result<Option<Rules>,
 fn sets(config: &Config, before: Option<&Sets>) -> Sets {
     let set = |set: &FilterSet| {
         let (old, size) = (before.and_then(|sets| sets.get(&set.name)), set.settings.size as usize);
-        let is_kept = |old: &&Arc<ElementSet>| old.size() == size && old.kind() == kind_of(set.settings.kind);
-        if let Some(same) = old.filter(is_kept) {
+        let is_unchanged = |old: &&Arc<ElementSet>| old.size() == size && old.kind() == kind_of(set.settings.kind);
+        if let Some(same) = old.filter(is_unchanged) {
             return (set.name.clone(), same.clone());
         }
         let new = ElementSet::new(kind_of(set.settings.kind), size);
@@ -169,13 +169,13 @@ fn places<'c>(old: &'c Rules, new: &'c [FilterRule]) -> impl Iterator<Item = Opt
 }
 
 fn kind(settings: &schema::Filter) -> MatcherKind {
-    let most = settings.trie_memory as usize * (1 << 20);
+    let max = settings.trie_memory as usize * (1 << 20);
     match settings.matcher {
         schema::Matcher::Best => MatcherKind::Best,
         schema::Matcher::Linear => MatcherKind::Linear,
-        schema::Matcher::Trie => MatcherKind::Trie { most },
+        schema::Matcher::Trie => MatcherKind::Trie { max },
         schema::Matcher::CachedTrie => MatcherKind::CachedTrie {
-            most,
+            max,
             entries: settings.list_size,
             probe: match settings.list_search {
                 schema::ListSearch::InOrder => ListSearch::InOrder,
@@ -228,8 +228,8 @@ pub fn written(rule: &FilterRule, sets: &Sets) -> Result<CompiledRule, LoweringE
     };
     Ok(CompiledRule {
         action,
-        v4: boxes4(&rule.selection, rule.router),
-        v6: boxes6(&rule.selection, rule.router),
+        v4: hyperrectangles4(&rule.selection, rule.router),
+        v6: hyperrectangles6(&rule.selection, rule.router),
         applications: named(&rule.selection.applications)?,
         conditions: Conditions {
             macs: rule.selection.macs.each_ref().map(macs),
@@ -257,26 +257,26 @@ fn macs(selection: &MacSelection) -> MacCondition {
 }
 
 /// Hyperrectangles of a rule's conditions for IPv4 packets of one router, or of all routers.
-pub(super) fn boxes4(selection: &Selection, router: Option<RouterIndex>) -> Vec<Rule<u32>> {
-    boxes(selection, router, false, |address| match address {
+pub(super) fn hyperrectangles4(selection: &Selection, router: Option<RouterIndex>) -> Vec<Rule<u32>> {
+    hyperrectangles(selection, router, false, |address| match address {
         IpAddr::V4(address) => address.to_bits(),
         IpAddr::V6(_) => 0,
     })
 }
 
 /// Hyperrectangles of a rule's conditions for IPv6 packets of one router, or of all routers.
-pub(super) fn boxes6(selection: &Selection, router: Option<RouterIndex>) -> Vec<Rule<u128>> {
-    boxes(selection, router, true, |address| match address {
+pub(super) fn hyperrectangles6(selection: &Selection, router: Option<RouterIndex>) -> Vec<Rule<u128>> {
+    hyperrectangles(selection, router, true, |address| match address {
         IpAddr::V6(address) => address.to_bits(),
         IpAddr::V4(_) => 0,
     })
 }
 
 /// Value ranges of a selection for all fields except addresses. A field without a condition has no range.
-fn fields(selection: &Selection, router: Option<RouterIndex>, six: bool) -> Vec<(Field, Vec<(u32, u32)>)> {
+fn fields(selection: &Selection, router: Option<RouterIndex>, v6: bool) -> Vec<(Field, Vec<(u32, u32)>)> {
     let routers: Vec<_> = router.iter().map(|&router| (router.into(), router.into())).collect();
     let wide = |list: &[(u16, u16)]| list.iter().map(|&(first, last)| (first.into(), last.into())).collect();
-    let protocols = runs(&selection.protocols_of(six));
+    let protocols = runs(&selection.protocols_of(v6));
     let protocols = protocols
         .into_iter()
         .map(|(first, last)| (first.into(), last.into()))
@@ -288,23 +288,23 @@ fn fields(selection: &Selection, router: Option<RouterIndex>, six: bool) -> Vec<
         (Field::Protocol, protocols),
         (Field::SourcePort, wide(&selection.source_ports)),
         (Field::DestinationPort, wide(&selection.destination_ports)),
-        (Field::Message, wide(&selection.messages[usize::from(six)])),
+        (Field::Message, wide(&selection.messages[usize::from(v6)])),
         (Field::Incoming, wide(&selection.incoming)),
         (Field::Outgoing, outgoing),
     ];
     own.into_iter().chain(selection.fields.iter().cloned()).collect()
 }
 
-fn boxes<A: Address>(
+fn hyperrectangles<A: Address>(
     selection: &Selection,
     router: Option<RouterIndex>,
-    six: bool,
+    v6: bool,
     number: impl Fn(IpAddr) -> A + Copy,
 ) -> Vec<Rule<A>> {
     let (Some(sources), Some(destinations), true) = (
-        Selection::addresses(&selection.sources, six),
-        Selection::addresses(&selection.destinations, six),
-        selection.concerns(six),
+        Selection::addresses(&selection.sources, v6),
+        Selection::addresses(&selection.destinations, v6),
+        selection.concerns(v6),
     ) else {
         return Vec::new();
     };
@@ -326,7 +326,7 @@ fn boxes<A: Address>(
             rules.push(all.clone().between(source, destination).expect(VALIDATED));
         }
     }
-    let fields = fields(selection, router, six);
+    let fields = fields(selection, router, v6);
     for (field, values) in fields.into_iter().filter(|(_, values)| !values.is_empty()) {
         let mut more = Vec::with_capacity(rules.len() * values.len());
         for rule in &rules {

@@ -6,9 +6,9 @@ use sluice_engine::packet::punt::{Host, LIMITS, Multicast, PuntClass};
 /// Limits of a router's host stack; `interfaces` is the number of interfaces.
 pub(super) fn host(written: &RouterHost, interfaces: usize) -> Host {
     let mut limits = LIMITS;
-    for (name, given) in written.limits.given() {
+    for (name, configured) in written.limits.configured() {
         if let Some(class) = PuntClass::ALL.into_iter().find(|class| class.name() == name) {
-            limits[class as usize] = (given.rate.into(), given.burst.into());
+            limits[class as usize] = (configured.rate.into(), configured.burst.into());
         }
     }
     let multicast = match written.multicast {

@@ -91,7 +91,7 @@ fn composed(
         fragments: ReassemblyLimits {
             datagrams: written.fragments as usize,
             bytes: written.fragment_bytes as usize,
-            patience: config.document.fragments.timeout.duration().as_nanos() as u64,
+            timeout: config.document.fragments.timeout.duration().as_nanos() as u64,
         },
         overload: written.overload.as_ref().map(overload).unwrap_or_default(),
         bypass: written.bypass.iter().map(bypassed).collect(),
@@ -138,8 +138,8 @@ fn records(written: &sluice_config::schema::Inspection) -> Records {
     };
     let (drops, flows) = (eve.writes(EveType::Drop), eve.writes(EveType::Flow));
     let any = drops || flows || wanted(written).any();
-    let most = if any { eve.records as usize } else { 0 };
-    Records { drops, flows, most }
+    let max = if any { eve.records as usize } else { 0 };
+    Records { drops, flows, max }
 }
 
 /// Traffic class with the given protocol, ports and networks. The class has no overload action.

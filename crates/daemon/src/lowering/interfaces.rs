@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use sluice_config::Config;
-use sluice_config::config::{Interface as Configured, InterfaceIndex, Link, RouterIndex, SourceAction, Way};
+use sluice_config::config::{Interface as Configured, InterfaceIndex, Link, RouteNextHop, RouterIndex, SourceAction};
 use sluice_config::schema;
 use sluice_config::value::VlanPriority;
 use sluice_engine::packet::io::{NO_PORT, PortIndex};
@@ -103,7 +103,7 @@ pub fn interfaces(config: &Config, macs: &[[u8; 6]]) -> Vec<Interface> {
                     announces: configured.announce_addresses,
                     redirects: configured.redirects,
                 },
-                complete_checksums: configured.left_to_offload == schema::LeftToOffload::Complete,
+                complete_checksums: configured.partial_checksums == schema::PartialChecksums::Complete,
                 advertise: advertise(configured),
                 host: configured.bridge.is_none()
                     && config
@@ -232,8 +232,8 @@ fn link(config: &Config, configured: &Configured, index: InterfaceIndex, mac: [u
     // DHCP servers reply to the addresses of relays, so these addresses also belong to the router.
     let relays = relays(config, index).into_iter();
     addresses.extend(relays.map(|relay| (IpAddr::V4(relay).into(), 32)));
-    let six = addresses.iter().any(|(address, _)| matches!(address, Address::V6(_)));
-    if six && !addresses.iter().any(|(address, _)| address.is_link_local()) {
+    let v6 = addresses.iter().any(|(address, _)| matches!(address, Address::V6(_)));
+    if v6 && !addresses.iter().any(|(address, _)| address.is_link_local()) {
         addresses.push((Address::V6(ndp::link_local(mac)), 64));
     }
     sluice_route::Interface { index, addresses }
@@ -264,12 +264,12 @@ pub fn uplinks(config: &Config) -> Vec<[Option<Address>; 2]> {
         .collect();
     defaults.sort_by_key(|route| route.distance);
     for route in defaults {
-        let Way::Gateway(address, interface) = route.way else {
+        let RouteNextHop::Gateway(address, interface) = route.next_hop else {
             continue;
         };
         if let Some(of) = uplinks.get_mut(usize::from(interface)) {
-            let six = usize::from(address.is_ipv6());
-            of[six] = of[six].or(Some(address.into()));
+            let v6 = usize::from(address.is_ipv6());
+            of[v6] = of[v6].or(Some(address.into()));
         }
     }
     for uplink in &config.uplinks {
@@ -277,8 +277,8 @@ pub fn uplinks(config: &Config) -> Vec<[Option<Address>; 2]> {
             continue;
         };
         for &gateway in &uplink.gateways {
-            let six = usize::from(gateway.is_ipv6());
-            of[six] = of[six].or(Some(gateway.into()));
+            let v6 = usize::from(gateway.is_ipv6());
+            of[v6] = of[v6].or(Some(gateway.into()));
         }
     }
     uplinks
@@ -355,14 +355,14 @@ fn route(configured: &sluice_config::config::Route) -> Route {
             Some(schema::RouteBalance::Host) => Balance::Host,
             Some(schema::RouteBalance::Flow) | None => Balance::Flow,
         },
-        via: match configured.way {
-            Way::Gateway(address, interface) => Via::OnLink {
+        via: match configured.next_hop {
+            RouteNextHop::Gateway(address, interface) => Via::OnLink {
                 address: address.into(),
                 interface,
             },
-            Way::Recursive(address) => Via::Recursive(address.into()),
-            Way::Link(interface) => Via::Attached(interface),
-            Way::Nowhere(action) => Via::Refused(match action {
+            RouteNextHop::Recursive(address) => Via::Recursive(address.into()),
+            RouteNextHop::Link(interface) => Via::Attached(interface),
+            RouteNextHop::Discard(action) => Via::Refused(match action {
                 schema::RouteAction::Blackhole => DropKind::Blackhole,
                 schema::RouteAction::Unreachable => DropKind::Unreachable,
                 schema::RouteAction::Prohibit => DropKind::Prohibit,

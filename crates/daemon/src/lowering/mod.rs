@@ -99,14 +99,19 @@ impl Secrets {
 
 /// Parameters that are fixed for the life of the process. `ports` is the maximum number of ports, and `stages` assigns
 /// the workers to stages.
-pub fn setup(config: &Config, ports: usize, (stages, workers): (Stages, usize), secrets: Secrets) -> StartParameters {
+pub fn start_parameters(
+    config: &Config,
+    ports: usize,
+    (stages, workers): (Stages, usize),
+    secrets: Secrets,
+) -> StartParameters {
     let steering = steering(config, secrets);
     let shards = steering.shards();
     let sessions = &config.document.sessions;
     let fragments = &config.document.fragments;
     StartParameters {
         steering,
-        owners: ShardOwners::dealt(shards, &stages.all(Part::Session, workers)).into(),
+        owners: ShardOwners::distribute(shards, &stages.all(Part::Session, workers)).into(),
         stages,
         // The caller sets this field, because the conversion needs the frequency of the cycle counter.
         assist: None,
@@ -116,7 +121,7 @@ pub fn setup(config: &Config, ports: usize, (stages, workers): (Stages, usize), 
         fragments: FragmentLimits {
             datagrams: fragments.packets as usize,
             parked: fragments.parked as usize,
-            patience: fragments.timeout.duration().as_nanos() as u64,
+            timeout: fragments.timeout.duration().as_nanos() as u64,
         },
         unsolicited_syns: config.document.nat.unsolicited_syns,
         spare_addresses: config.document.nat.spare_addresses,
@@ -126,7 +131,7 @@ pub fn setup(config: &Config, ports: usize, (stages, workers): (Stages, usize), 
         events: Default::default(),
         interfaces: (config.interfaces.len() + SPARE_INTERFACES).min(AdjacencyIndex::MAX_INTERFACES),
         subscribers: SubscriberCapacity {
-            most: config.document.nat.subscribers,
+            max: config.document.nat.subscribers,
             blocks: config.document.nat.port_blocks,
             held: config.document.nat.quarantined_ports,
             prefix: [config.document.nat.subscriber_prefix, 128],
@@ -225,7 +230,7 @@ pub fn neighbour_limits(config: &Config) -> NeighbourLimits {
         parked: neighbours.parked_each.into(),
         parked_in_all: neighbours.parked as usize,
         // Slightly longer than the time after which an unanswered resolution fails.
-        patience: timing.retransmit * (u64::from(timing.attempts) + 1),
+        timeout: timing.retransmit * (u64::from(timing.attempts) + 1),
         timing,
     }
 }
@@ -250,12 +255,12 @@ pub(crate) fn timeouts(timeouts: &Timeouts) -> sluice_nat::Timeouts {
     }
 }
 
-const _: () = assert!(limits::MOST_INTERFACES <= AdjacencyIndex::MAX_INTERFACES);
-const _: () = assert!(limits::MOST_NEIGHBOURS as usize <= AdjacencyIndex::MAX_NEIGHBOURS);
-const _: () = assert!(limits::MOST_SHARDS as u32 <= sluice_nat::shard::BLOCKS);
-const _: () = assert!(limits::MOST_RULES <= RuleId::MAX as usize);
-const _: () = assert!(limits::MOST_STEPS <= sluice_engine::snapshot::chains::MAX_STEPS);
-const _: () = assert!(limits::MOST_BRIDGES <= sluice_engine::snapshot::MOST_BRIDGES);
+const _: () = assert!(limits::MAX_INTERFACES <= AdjacencyIndex::MAX_INTERFACES);
+const _: () = assert!(limits::MAX_NEIGHBOURS as usize <= AdjacencyIndex::MAX_NEIGHBOURS);
+const _: () = assert!(limits::MAX_SHARDS as u32 <= sluice_nat::shard::BLOCKS);
+const _: () = assert!(limits::MAX_RULES <= RuleId::MAX as usize);
+const _: () = assert!(limits::MAX_STEPS <= sluice_engine::snapshot::chains::MAX_STEPS);
+const _: () = assert!(limits::MAX_BRIDGES <= sluice_engine::snapshot::MAX_BRIDGES);
 
 /// Why the data plane accepts what a configuration contains. The property test `lowering` compares the two.
 const VALIDATED: &str = "validation has checked the limits of the data plane";
@@ -292,11 +297,11 @@ mod tests {
         let expected = FragmentLimits {
             datagrams: 9,
             parked: 7,
-            patience: 5_000_000_000,
+            timeout: 5_000_000_000,
         };
         assert_eq!(
             expected,
-            setup(&config, 0, (Stages::default(), 1), Secrets::FIXED).fragments
+            start_parameters(&config, 0, (Stages::default(), 1), Secrets::FIXED).fragments
         );
     }
 
@@ -305,7 +310,7 @@ mod tests {
         let interface = "[interfaces.a]\ndevice = \"null:\"\n";
         let settings = |text: &str| {
             let config = config(&format!("{interface}{text}"));
-            let waiting = setup(&config, 0, (Stages::default(), 1), Secrets::FIXED).unsolicited_syns;
+            let waiting = start_parameters(&config, 0, (Stages::default(), 1), Secrets::FIXED).unsolicited_syns;
             (
                 waiting,
                 policy(&config, &[[2, 0, 0, 0, 0, 1]], &Vec::new(), None, None, None)
@@ -345,12 +350,14 @@ mod tests {
              [nat.pools.a]\naddresses = [\"198.51.100.0/26\"]\nports = \"1-65535\"\n\
              block = {{}}\nfiltering = \"address-dependent\"\n",
         ));
-        let setup = setup(&config, 0, (Stages::default(), 1), Secrets::FIXED);
+        let start_parameters = start_parameters(&config, 0, (Stages::default(), 1), Secrets::FIXED);
         let names = pool_names(&config, &Vec::new());
         let mut policy = policy(&config, &[[2, 0, 0, 0, 0, 1]], &names, None, None, None).unwrap();
-        policy.leases = PortLayouts::of(&policy, setup.steering.shards());
-        let taken = ShardMemory::of(&setup, &policy).total() as u64 * 64 * u64::from(setup.steering.shards().count());
-        let taken = taken + shared_capacity::lines(&setup, &policy) as u64 * 64;
+        policy.leases = PortLayouts::of(&policy, start_parameters.steering.shards());
+        let taken = ShardMemory::of(&start_parameters, &policy).total() as u64
+            * 64
+            * u64::from(start_parameters.steering.shards().count());
+        let taken = taken + shared_capacity::lines(&start_parameters, &policy) as u64 * 64;
         let of_shards =
             |key: [&str; 2]| !["neighbours", "fragments"].contains(&key[0]) && key[1] != "quarantined-ports";
         let tables = config.tables.iter().filter(|table| of_shards(table.key));
@@ -368,14 +375,14 @@ mod tests {
              [nat]\nsubscribers = 5\nport-blocks = 6\nquarantined-ports = 7\nsubscriber-prefix = 30\n",
         );
         let expected = SubscriberCapacity {
-            most: 5,
+            max: 5,
             blocks: 6,
             held: 7,
             prefix: [30, 128],
         };
         assert_eq!(
             expected,
-            setup(&config, 0, (Stages::default(), 1), Secrets::FIXED).subscribers
+            start_parameters(&config, 0, (Stages::default(), 1), Secrets::FIXED).subscribers
         );
     }
 

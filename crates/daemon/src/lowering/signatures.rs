@@ -85,7 +85,7 @@ impl SignatureError {
                 .chain(below)
                 .map(|&step| step.to_owned())
                 .collect(),
-            what: self.to_string(),
+            description: self.to_string(),
             hint: matches!(self, Self::Pass { .. }).then(|| {
                 "correct or remove the rule, or write `partial = true` for the file: other rules can then drop \
                  packets that this pass rule would pass"
@@ -386,9 +386,9 @@ mod tests {
             let error = inspection(&plain, Secrets::FIXED, &here).err().unwrap().fault();
             assert_eq!(vec!["inspection", "signatures"], error.key);
             assert!(
-                error.what.contains("some.rules:2: ") && error.what.contains(option),
+                error.description.contains("some.rules:2: ") && error.description.contains(option),
                 "{}",
-                error.what
+                error.description
             );
             assert!(error.hint.is_some_and(|hint| hint.contains("partial = true")));
             let (_, report) = inspection(&partial, Secrets::FIXED, &here).unwrap().unwrap();
@@ -426,11 +426,15 @@ mod tests {
         };
         let missing = fault(&config(&folder, ""));
         assert_eq!(vec!["inspection", "signatures"], missing.key);
-        assert!(missing.what.contains("some.rules"), "{}", missing.what);
+        assert!(missing.description.contains("some.rules"), "{}", missing.description);
         write(&folder, "alert nonsense\n");
         let unusable = fault(&config(&folder, ""));
         assert_eq!(vec!["inspection", "signatures"], unusable.key);
-        assert!(unusable.what.contains("some.rules:1: "), "{}", unusable.what);
+        assert!(
+            unusable.description.contains("some.rules:1: "),
+            "{}",
+            unusable.description
+        );
         write(&folder, RULES);
         let wrong = fault(&config(&folder, "[inspection.ports]\nWEB = \"eighty\"\n"));
         assert_eq!(vec!["inspection", "ports", "WEB"], wrong.key);

@@ -51,12 +51,12 @@ pub fn access(config: &Config, table: &Arc<Sites>) -> Option<SiteClassifier> {
     for row in &subscribers.rows {
         rows.entry(row.interface).or_default().push(row);
     }
-    let doors = rows
+    let access_interfaces = rows
         .into_iter()
-        .map(|(interface, rows)| (interface, behind(subscribers, &rows)))
+        .map(|(interface, rows)| (interface, site_key(subscribers, &rows)))
         .collect();
     let settings = SiteSettings {
-        doors,
+        access_interfaces,
         publics: used(subscribers).map(|public| public.interface).collect(),
         relays: subscribers
             .groups
@@ -67,7 +67,7 @@ pub fn access(config: &Config, table: &Arc<Sites>) -> Option<SiteClassifier> {
     Some(SiteClassifier::new(table.clone(), settings))
 }
 
-fn behind(subscribers: &Subscribers, rows: &[&SiteRow]) -> SiteKey {
+fn site_key(subscribers: &Subscribers, rows: &[&SiteRow]) -> SiteKey {
     let context_of = |row: &SiteRow| {
         let group = subscribers.groups.get(row.group);
         group.map_or(0, |group| site_context(group, row.first))
@@ -173,7 +173,7 @@ prefixes = ["198.51.100.0/25", "203.0.113.128/25"]
         ];
         let hall = SiteKey::Prefixes(vec![(0x0a01_0700, 24, context(8, 0, false))]);
         let settings = access.settings();
-        assert_eq!(vec![(0, SiteKey::Tags(tags)), (1, hall)], settings.doors);
+        assert_eq!(vec![(0, SiteKey::Tags(tags)), (1, hall)], settings.access_interfaces);
         assert_eq!(vec![2], settings.publics);
         let networks = vec![(0, 0xc633_6400, 0xc633_647f), (0, 0xcb00_7180, 0xcb00_71ff)];
         assert_eq!(networks, table.networks().collect::<Vec<_>>());

@@ -48,11 +48,11 @@ pub fn subscribers(
 }
 
 fn addresses(configured: &Configured) -> Vec<Ipv4Net> {
-    let four = |address: &sluice_config::value::InterfaceAddress| match address.address() {
+    let v4 = |address: &sluice_config::value::InterfaceAddress| match address.address() {
         IpAddr::V4(own) => Ipv4Net::new(own, address.net().prefix_len()).ok(),
         IpAddr::V6(_) => None,
     };
-    configured.addresses.iter().filter_map(four).collect()
+    configured.addresses.iter().filter_map(v4).collect()
 }
 
 /// Virtual MACs of all sites by number. A MAC is derived from the installation's name and the site's name. The MACs of

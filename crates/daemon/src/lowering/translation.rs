@@ -97,13 +97,13 @@ pub(crate) fn pool(configured: &configured::Pool) -> Pool<u32> {
         parity: configured.parity,
         blocks: configured.block.map(|block| Blocks {
             size: block.size,
-            most: block.maximum,
+            max: block.maximum,
             spare: block.spare,
         }),
         hold: Quarantine {
             seconds: u32::try_from(configured.hold.as_secs()).unwrap_or(u32::MAX),
             // A single pool has no limit. The setting `quarantined-ports` limits the number over all pools.
-            most: u32::MAX,
+            max: u32::MAX,
         },
         deterministic: configured.deterministic.as_ref().map(deterministic),
         subscriber: SubscriberLimits {
@@ -146,7 +146,7 @@ fn deterministic(written: &schema::Deterministic) -> Deterministic<u32> {
         inside: (written.inside.first().to_bits(), written.inside.last().to_bits()),
         compression: written.compression,
         dynamic: written.dynamic,
-        most: written.maximum_ports,
+        max: written.maximum_ports,
         algorithm: match written.algorithm {
             schema::Algorithm::Sequential => Algorithm::Sequential,
             schema::Algorithm::Staggered => Algorithm::Staggered,
@@ -333,7 +333,7 @@ block = { size = 256, maximum = 3, spare = false }
         let plain = |first: u32, last: u32| Pool {
             hold: Quarantine {
                 seconds: 120,
-                most: u32::MAX,
+                max: u32::MAX,
             },
             ..Pool::new(0xc633_6400 + first, 0xc633_6400 + last)
         };
@@ -355,13 +355,13 @@ block = { size = 256, maximum = 3, spare = false }
             protocols: vec![47, 200],
             hold: Quarantine {
                 seconds: 30,
-                most: u32::MAX,
+                max: u32::MAX,
             },
             deterministic: Some(Deterministic {
                 inside: (0x0a00_0000, 0x0a00_00ff),
                 compression: 16,
                 dynamic: 0,
-                most: Some(5000),
+                max: Some(5000),
                 algorithm: Algorithm::Random(Secret([10, 11])),
             }),
             subscriber: SubscriberLimits {
@@ -383,7 +383,7 @@ block = { size = 256, maximum = 3, spare = false }
         assert_eq!(expected, pools[1]);
         let blocks = Blocks {
             size: 256,
-            most: 3,
+            max: 3,
             spare: false,
         };
         let expected = Pool {

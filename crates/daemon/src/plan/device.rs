@@ -47,8 +47,8 @@ pub fn cycles(config: &Config, frequency: u64) -> [f64; 4] {
 /// Whether cards verify checksums. Verification is assumed only if DPDK's own drivers are used for all cards.
 pub fn checksums(config: &Config) -> Checksums {
     let ports = outlook(config).unwrap_or_default();
-    let vouches = |driver| matches!(driver, Driver::Native | Driver::Bond);
-    match !ports.is_empty() && ports.iter().all(|port| vouches(port.choice.driver)) {
+    let is_reliable = |driver| matches!(driver, Driver::Native | Driver::Bond);
+    match !ports.is_empty() && ports.iter().all(|port| is_reliable(port.choice.driver)) {
         true => Checksums::Vouched,
         false => Checksums::Unverified,
     }

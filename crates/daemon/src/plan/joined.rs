@@ -20,15 +20,15 @@ pub fn cut(frame: &[u8], mtu: usize) -> Option<Vec<Vec<u8>>> {
     // A TCP header length of less than 20 bytes is invalid.
     let head = Some(usize::from(frame.get(l4 + 12)? >> 4) * 4).filter(|head| *head >= 20)?;
     let data = l4 + head;
-    let room = mtu.checked_sub(data - l3).filter(|room| *room > 0)?;
+    let capacity = mtu.checked_sub(data - l3).filter(|capacity| *capacity > 0)?;
     let head = frame.get(..data)?;
     let payload = frame.get(data..usize::from(layers.end))?;
-    let count = payload.len().div_ceil(room);
-    let pieces = payload.chunks(room).enumerate();
+    let count = payload.len().div_ceil(capacity);
+    let pieces = payload.chunks(capacity).enumerate();
     let pieces = pieces.map(|(number, piece)| {
         let mut segment = [head, piece].concat();
         header(&mut segment, &layers, number as u16);
-        let sequence = read(frame, l4 + 4).wrapping_add((number * room) as u32);
+        let sequence = read(frame, l4 + 4).wrapping_add((number * capacity) as u32);
         segment[l4 + 4..l4 + 8].copy_from_slice(&sequence.to_be_bytes());
         if number + 1 < count {
             segment[l4 + 13] &= !OF_THE_LAST;
@@ -82,23 +82,23 @@ mod tests {
     fn segments_cut_are_as_an_independent_builder_makes_them() {
         let data: Vec<u8> = (0..3000u32).map(|k| (k % 251) as u8).collect();
         let built = |payload: &[u8], sequence, flags| {
-            let six = packet::tcp6("[2001:db8::1]:5000", "[2001:db8::2]:443");
-            six.payload(payload).flags(flags).numbers(sequence, 7).build()
+            let v6 = packet::tcp6("[2001:db8::1]:5000", "[2001:db8::2]:443");
+            v6.payload(payload).flags(flags).numbers(sequence, 7).build()
         };
-        let room = 1500 - 60;
+        let capacity = 1500 - 60;
         let expected = vec![
-            built(&data[..room], 100, 0x10),
-            built(&data[room..2 * room], 100 + room as u32, 0x10),
-            built(&data[2 * room..], 100 + 2 * room as u32, 0x19),
+            built(&data[..capacity], 100, 0x10),
+            built(&data[capacity..2 * capacity], 100 + capacity as u32, 0x10),
+            built(&data[2 * capacity..], 100 + 2 * capacity as u32, 0x19),
         ];
         assert_eq!(Some(expected), cut(&built(&data, 100, 0x19), 1500));
-        let four = |payload: &[u8], sequence| {
-            let four = packet::tcp4("10.0.0.2:5000", "192.0.2.1:443");
-            four.payload(payload).flags(0x10).numbers(sequence, 7).build()
+        let v4 = |payload: &[u8], sequence| {
+            let v4 = packet::tcp4("10.0.0.2:5000", "192.0.2.1:443");
+            v4.payload(payload).flags(0x10).numbers(sequence, 7).build()
         };
-        let found = cut(&four(&data, 5), 1500).unwrap();
+        let found = cut(&v4(&data, 5), 1500).unwrap();
         // The packet builder uses the same identification for all packets.
-        assert_eq!(four(&data[..1460], 5), found[0]);
+        assert_eq!(v4(&data[..1460], 5), found[0]);
         assert_eq!(3, found.len());
         assert!(found.iter().all(|frame| checksum::checksum(&frame[14..34]) == 0));
     }

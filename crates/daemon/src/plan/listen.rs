@@ -9,18 +9,18 @@ use sluice_config::value::{Device, DeviceKind};
 use sluice_dpdk::listener::{Listener, wait};
 use sluice_engine::packet::io::PortIndex;
 
-use super::live::{Live, LiveError, Pace, Room, Witness};
+use super::live::{Capacity, Live, LiveError, LiveSource, Pace};
 use crate::lowering;
 use crate::replay::captures::Captured;
 
 /// Maximum wait for frames between two progress reports.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Maximum number of frames that are read from one interface before the next one is served.
-const TURN: usize = 256;
+const BUDGET: usize = 256;
 
 /// An interface from which frames are received.
-struct Ear {
+struct PacketSocket {
     port: PortIndex,
     device: String,
     listener: Listener,
@@ -31,53 +31,53 @@ struct Ear {
 /// # Errors
 /// The configuration has no kernel interface, this process lacks the privilege, or no frame is received.
 pub fn listen(config: &Config, time: Duration, watch: &mut dyn FnMut(Pace)) -> Result<Live, LiveError> {
-    let mut ears = ears(config)?;
-    let mut live = Live::new(config, Witness::Kernel);
-    let begin = Instant::now();
-    while begin.elapsed() < time {
-        let left = time.saturating_sub(begin.elapsed());
-        let listeners: Vec<_> = ears.iter().map(|ear| &ear.listener).collect();
-        wait(&listeners, left.min(LOOK));
-        let mut room = Room::Left;
-        for ear in &mut ears {
-            room = ear.turn(&mut live)?;
-            if room == Room::Full {
+    let mut sockets = sockets(config)?;
+    let mut live = Live::new(config, LiveSource::Kernel);
+    let start = Instant::now();
+    while start.elapsed() < time {
+        let remaining = time.saturating_sub(start.elapsed());
+        let listeners: Vec<_> = sockets.iter().map(|socket| &socket.listener).collect();
+        wait(&listeners, remaining.min(POLL_INTERVAL));
+        let mut capacity = Capacity::Available;
+        for socket in &mut sockets {
+            capacity = socket.poll(&mut live)?;
+            if capacity == Capacity::Full {
                 break;
             }
         }
-        watch(live.pace(begin.elapsed()));
-        if room == Room::Full {
+        watch(live.pace(start.elapsed()));
+        if capacity == Capacity::Full {
             break;
         }
     }
-    let elapsed = begin.elapsed();
-    for ear in &ears {
-        live.missed(ear.port, ear.listener.missed());
+    let elapsed = start.elapsed();
+    for socket in &sockets {
+        live.missed(socket.port, socket.listener.missed());
     }
     live.finish(elapsed)
 }
 
-impl Ear {
-    fn turn(&mut self, live: &mut Live) -> Result<Room, LiveError> {
-        for _ in 0..TURN {
-            let heard = self.listener.receive().map_err(|error| refused(&self.device, error))?;
-            let Some(heard) = heard else { break };
+impl PacketSocket {
+    fn poll(&mut self, live: &mut Live) -> Result<Capacity, LiveError> {
+        for _ in 0..BUDGET {
+            let received = self.listener.receive().map_err(|error| refused(&self.device, error))?;
+            let Some(received) = received else { break };
             let frame = Captured {
-                at: heard.at,
-                bytes: heard.frame.to_vec(),
-                length: heard.length,
+                at: received.at,
+                bytes: received.frame.to_vec(),
+                length: received.length,
             };
-            if live.hear(self.port, frame) == Room::Full {
-                return Ok(Room::Full);
+            if live.receive(self.port, frame) == Capacity::Full {
+                return Ok(Capacity::Full);
             }
         }
-        Ok(Room::Left)
+        Ok(Capacity::Available)
     }
 }
 
-fn ears(config: &Config) -> Result<Vec<Ear>, LiveError> {
-    let mut ears = Vec::new();
-    let mut others = Vec::new();
+fn sockets(config: &Config) -> Result<Vec<PacketSocket>, LiveError> {
+    let mut sockets = Vec::new();
+    let mut unsupported = Vec::new();
     for (port, index) in lowering::ports(config) {
         let Some(interface) = config.interfaces.get(usize::from(index)) else {
             continue;
@@ -85,26 +85,26 @@ fn ears(config: &Config) -> Result<Vec<Ear>, LiveError> {
         let devices: &[Device] = match &interface.link {
             Link::Device { device, .. } => std::slice::from_ref(device),
             Link::Bond { members, .. } => members,
-            Link::Vlan { .. } | Link::Virtual { .. } | Link::Tunnel(_) | Link::Gone => &[],
+            Link::Vlan { .. } | Link::Virtual { .. } | Link::Tunnel(_) | Link::Removed => &[],
         };
         for device in devices {
             let name = device.as_str();
             if device.kind() != DeviceKind::Kernel {
-                others.push(name);
+                unsupported.push(name);
                 continue;
             }
-            ears.push(Ear {
+            sockets.push(PacketSocket {
                 port,
                 device: name.into(),
                 listener: Listener::on(name).map_err(|error| refused(name, error))?,
             });
         }
     }
-    match ears.is_empty() {
-        true => Err(LiveError::NoneOfTheKernel {
-            devices: others.join(", "),
+    match sockets.is_empty() {
+        true => Err(LiveError::NoKernelInterface {
+            devices: unsupported.join(", "),
         }),
-        false => Ok(ears),
+        false => Ok(sockets),
     }
 }
 

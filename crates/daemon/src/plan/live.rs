@@ -8,16 +8,16 @@ use sluice_config::config::Link;
 use sluice_engine::packet::io::PortIndex;
 
 use super::joined::cut;
-use super::measure::MOST_FRAMES;
+use super::measure::MAX_FRAMES;
 use super::report::Origin;
 use crate::lowering;
 use crate::replay::captures::{Captured, Stream};
 
 /// Maximum total size of the frames kept, in bytes.
-pub const MOST_BYTES: usize = 64 << 20;
+pub const MAX_BYTES: usize = 64 << 20;
 
 /// Maximum number of bytes of a frame in addition to its IP packet: the Ethernet header and two tags.
-const AROUND: u32 = 22;
+const ETHERNET_OVERHEAD: u32 = 22;
 
 /// Why live traffic is not available.
 #[derive(Debug, thiserror::Error)]
@@ -60,7 +60,7 @@ pub enum LiveError {
         "the running daemon has none of the interfaces of this configuration ({interfaces}): give the configuration \
          of that daemon, or the socket of another daemon with --socket"
     )]
-    Strangers {
+    UnknownInterfaces {
         /// Interfaces of the configuration.
         interfaces: String,
     },
@@ -69,7 +69,7 @@ pub enum LiveError {
         "no daemon runs, and none of the devices ({devices}) is a kernel interface that can be captured: start the \
          daemon with this configuration, or give captures (--in INTERFACE=CAPTURE)"
     )]
-    NoneOfTheKernel {
+    NoKernelInterface {
         /// Devices of the configuration.
         devices: String,
     },
@@ -91,7 +91,7 @@ pub enum LiveError {
 
 /// Source of live traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Witness {
+pub enum LiveSource {
     /// Capture of the running daemon.
     Daemon,
     /// Packet sockets on kernel interfaces.
@@ -100,9 +100,9 @@ pub enum Witness {
 
 /// Whether more frames can be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
+pub enum Capacity {
     /// More frames can be kept.
-    Left,
+    Available,
     /// A limit has been reached.
     Full,
 }
@@ -161,7 +161,7 @@ pub struct Pace {
 /// Received frames and their statistics.
 #[derive(Debug)]
 pub struct Live {
-    witness: Witness,
+    source: LiveSource,
     frames: Vec<(PortIndex, Captured)>,
     bytes: usize,
     joined: u64,
@@ -177,7 +177,7 @@ pub struct Live {
 
 impl Live {
     /// Create an empty collection.
-    pub fn new(config: &Config, witness: Witness) -> Self {
+    pub fn new(config: &Config, source: LiveSource) -> Self {
         let ports = lowering::ports(config);
         let interfaces = ports
             .iter()
@@ -185,12 +185,12 @@ impl Live {
         // A VLAN may have a larger MTU than its parent.
         let mtu = config.interfaces.iter().map(|interface| interface.mtu).max();
         Self {
-            witness,
+            source,
             frames: Vec::new(),
             bytes: 0,
             joined: 0,
             too_long: 0,
-            longest: u32::from(mtu.unwrap_or(1500)) + AROUND,
+            longest: u32::from(mtu.unwrap_or(1500)) + ETHERNET_OVERHEAD,
             stream: Stream::default(),
             interfaces: interfaces
                 .map(|interface| SeenInterface {
@@ -205,9 +205,9 @@ impl Live {
     }
 
     /// Count a frame that the kernel received, and keep it. Joined segments are split.
-    pub(super) fn hear(&mut self, port: PortIndex, frame: Captured) -> Room {
+    pub(super) fn receive(&mut self, port: PortIndex, frame: Captured) -> Capacity {
         let Captured { at, length, .. } = frame;
-        let pieces = (length > self.longest).then(|| cut(&frame.bytes, (self.longest - AROUND) as usize));
+        let pieces = (length > self.longest).then(|| cut(&frame.bytes, (self.longest - ETHERNET_OVERHEAD) as usize));
         let Some(pieces) = pieces.flatten() else {
             self.count(port, 1, length.into());
             return self.keep(port, frame);
@@ -216,11 +216,11 @@ impl Live {
         for bytes in pieces {
             let length = bytes.len() as u32;
             self.count(port, 1, length.into());
-            if self.keep(port, Captured { at, bytes, length }) == Room::Full {
-                return Room::Full;
+            if self.keep(port, Captured { at, bytes, length }) == Capacity::Full {
+                return Capacity::Full;
             }
         }
-        Room::Left
+        Capacity::Available
     }
 
     /// Count frames that the kernel dropped because they arrived too fast. The size of dropped frames is assumed to be
@@ -240,28 +240,28 @@ impl Live {
     }
 
     /// Keep a frame.
-    pub(super) fn keep(&mut self, port: PortIndex, frame: Captured) -> Room {
-        if self.full || self.frames.len() == MOST_FRAMES || self.bytes + frame.bytes.len() > MOST_BYTES {
+    pub(super) fn keep(&mut self, port: PortIndex, frame: Captured) -> Capacity {
+        if self.full || self.frames.len() == MAX_FRAMES || self.bytes + frame.bytes.len() > MAX_BYTES {
             self.full = true;
-            return Room::Full;
+            return Capacity::Full;
         }
         if frame.length > self.longest || frame.bytes.len() < frame.length as usize {
             self.too_long += 1;
-            return Room::Left;
+            return Capacity::Available;
         }
         self.bytes += frame.bytes.len();
         if let Some(interface) = self.interfaces.get_mut(usize::from(port)) {
             interface.kept += 1;
         }
         self.frames.push((port, frame));
-        Room::Left
+        Capacity::Available
     }
 
     /// Keep the frames of one chunk of the daemon's capture.
     ///
     /// # Errors
     /// The chunk is not in the capture format.
-    pub fn take(&mut self, config: &Config, piece: &[u8]) -> Result<Room, LiveError> {
+    pub fn take(&mut self, config: &Config, piece: &[u8]) -> Result<Capacity, LiveError> {
         let mut stream = std::mem::take(&mut self.stream);
         let taken = stream.take(piece, &mut |name, frame| {
             if let Some(port) = port(config, name) {
@@ -270,7 +270,7 @@ impl Live {
         });
         self.stream = stream;
         taken.map_err(|error| LiveError::Unreadable(error.to_string()))?;
-        Ok(if self.full { Room::Full } else { Room::Left })
+        Ok(if self.full { Capacity::Full } else { Capacity::Available })
     }
 
     /// Count packets and bytes that an interface received, whether the frames were kept or not.
@@ -308,9 +308,9 @@ impl Live {
         };
         let names: Vec<_> = self.interfaces.iter().map(name).collect();
         let (interfaces, seconds) = (names.join(", "), elapsed.as_secs_f64());
-        Err(match self.witness {
-            Witness::Daemon => LiveError::DaemonSilent { interfaces, seconds },
-            Witness::Kernel => LiveError::KernelSilent { interfaces, seconds },
+        Err(match self.source {
+            LiveSource::Daemon => LiveError::DaemonSilent { interfaces, seconds },
+            LiveSource::Kernel => LiveError::KernelSilent { interfaces, seconds },
         })
     }
 
@@ -319,16 +319,16 @@ impl Live {
     }
 
     pub(super) fn name(&self) -> String {
-        match self.witness {
-            Witness::Daemon => "live traffic of the running daemon's interfaces".into(),
-            Witness::Kernel => "live traffic of the kernel's interfaces".into(),
+        match self.source {
+            LiveSource::Daemon => "live traffic of the running daemon's interfaces".into(),
+            LiveSource::Kernel => "live traffic of the kernel's interfaces".into(),
         }
     }
 
     pub(super) fn origin(&self) -> Origin {
-        match self.witness {
-            Witness::Daemon => Origin::Daemon(self.seen()),
-            Witness::Kernel => Origin::Kernel(self.seen()),
+        match self.source {
+            LiveSource::Daemon => Origin::Daemon(self.seen()),
+            LiveSource::Kernel => Origin::Kernel(self.seen()),
         }
     }
 
@@ -357,7 +357,7 @@ fn device(link: &Link) -> String {
             let members: Vec<_> = members.iter().map(|member| member.as_str()).collect();
             members.join(", ")
         }
-        Link::Vlan { .. } | Link::Virtual { .. } | Link::Tunnel(_) | Link::Gone => String::new(),
+        Link::Vlan { .. } | Link::Virtual { .. } | Link::Tunnel(_) | Link::Removed => String::new(),
     }
 }
 
@@ -417,7 +417,7 @@ device = "eth2"
             [Some(0), Some(0), Some(1), None],
             ["inside", "guests", "outside", "other"].map(|name| port(&config, name))
         );
-        let mut live = Live::new(&config, Witness::Daemon);
+        let mut live = Live::new(&config, LiveSource::Daemon);
         live.keep(1, frame(2, 100));
         live.keep(0, frame(1, 200));
         live.received(&config, "guests", 3, 600);
@@ -443,19 +443,19 @@ device = "eth2"
 
     #[test]
     fn frames_beyond_the_bounds_are_not_kept() {
-        let mut live = Live::new(&config(), Witness::Kernel);
-        let most = (0..MOST_FRAMES).filter(|_| live.keep(0, frame(0, 60)) == Room::Left);
-        assert_eq!(MOST_FRAMES, most.count());
-        assert_eq!(Room::Full, live.keep(0, frame(0, 60)));
-        let mut live = Live::new(&config(), Witness::Kernel);
-        while live.keep(0, frame(0, 9014)) == Room::Left {}
-        assert_eq!(MOST_BYTES / 9014, live.frames().len());
+        let mut live = Live::new(&config(), LiveSource::Kernel);
+        let most = (0..MAX_FRAMES).filter(|_| live.keep(0, frame(0, 60)) == Capacity::Available);
+        assert_eq!(MAX_FRAMES, most.count());
+        assert_eq!(Capacity::Full, live.keep(0, frame(0, 60)));
+        let mut live = Live::new(&config(), LiveSource::Kernel);
+        while live.keep(0, frame(0, 9014)) == Capacity::Available {}
+        assert_eq!(MAX_BYTES / 9014, live.frames().len());
     }
 
     #[test]
     fn nothing_is_refused_with_what_was_waited_for() {
-        let nothing = |witness, long| {
-            let mut live = Live::new(&config(), witness);
+        let nothing = |source, long| {
+            let mut live = Live::new(&config(), source);
             if long {
                 live.keep(0, frame(0, 20_000));
             }
@@ -463,11 +463,11 @@ device = "eth2"
         };
         for (said, part) in [
             (
-                nothing(Witness::Kernel, false),
+                nothing(LiveSource::Kernel, false),
                 "no packet came to inside (eth1), outside (eth2) within 5 s",
             ),
-            (nothing(Witness::Daemon, false), "sluice show interfaces"),
-            (nothing(Witness::Kernel, true), "set `mtu`"),
+            (nothing(LiveSource::Daemon, false), "sluice show interfaces"),
+            (nothing(LiveSource::Kernel, true), "set `mtu`"),
         ] {
             assert!(said.contains(part), "{said}");
         }

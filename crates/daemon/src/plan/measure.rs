@@ -18,10 +18,10 @@ use crate::replay::world::World;
 use crate::replay::{ReplayError, earliest};
 
 /// Maximum capacity of the session table. More sessions would take memory and time without changing the result.
-const MOST_SESSIONS: u32 = 1 << 18;
+const MAX_SESSIONS: u32 = 1 << 18;
 
 /// Maximum number of frames used from captures or live traffic.
-pub const MOST_FRAMES: usize = 1 << 16;
+pub const MAX_FRAMES: usize = 1 << 16;
 
 /// Number of frames that are queued at the ports when a batch starts. The first queued frames have then left the
 /// innermost caches, like frames from a card.
@@ -118,8 +118,8 @@ fn pass(world: &mut World<'_>, frames: &[Frame], checksums: Checksums) -> f64 {
 pub fn measure(config: &Config, source: Source<'_>, checksums: Checksums) -> Result<Measured, PlanError> {
     let mut config = config.clone();
     let sessions = &mut config.document.sessions;
-    sessions.ipv4 = sessions.ipv4.min(MOST_SESSIONS);
-    sessions.ipv6 = sessions.ipv6.min(MOST_SESSIONS);
+    sessions.ipv4 = sessions.ipv4.min(MAX_SESSIONS);
+    sessions.ipv6 = sessions.ipv6.min(MAX_SESSIONS);
     let mut memory = World::memory(&config, 1)?.allocate();
     let mut world = World::new(&config, 1, &mut memory, tsc::now)?;
     let (traffic, packets_per_session) = match source {
@@ -127,8 +127,8 @@ pub fn measure(config: &Config, source: Source<'_>, checksums: Checksums) -> Res
             let traffic = mix::establish(&config, &mut world, &profile, checksums)?;
             (traffic, profile.packets_per_session)
         }
-        Source::Captures(inputs) => given(&mut world, captured(inputs))?,
-        Source::Live(live) => given(&mut world, live.frames().iter().cloned().map(Ok))?,
+        Source::Captures(inputs) => replayed(&mut world, captured(inputs))?,
+        Source::Live(live) => replayed(&mut world, live.frames().iter().cloned().map(Ok))?,
     };
     let sessions =
         total(world.plane(), |w| w.sessions_created.get()) - total(world.plane(), |w| w.sessions_ended.get());
@@ -154,11 +154,11 @@ fn established(world: &mut World<'_>, traffic: &Traffic, checksums: Checksums) -
     // A batch is shorter than the time slice of a competing process, so most batches run without interruption. The
     // median is the cost of such a batch.
     for frames in (0..PASSES).flat_map(|_| traffic.data.chunks(WAITING)) {
-        let (cycles, left) = batch(world, frames, checksums);
+        let (cycles, frames_sent) = batch(world, frames, checksums);
         for (part, cycles) in parts.iter_mut().zip(cycles) {
             part.push(cycles / frames.len() as f64);
         }
-        sent += left;
+        sent += frames_sent;
     }
     let bytes: usize = traffic.data.iter().map(|(_, frame)| frame.len()).sum();
     let reasons = sluice_engine::packet::reason::Reason::all();
@@ -219,14 +219,14 @@ fn captured(mut inputs: Vec<(u16, Input)>) -> impl Iterator<Item = Result<(u16, 
 }
 
 /// Send frames one at a time to create their sessions. Returns the traffic and the mean number of packets per session.
-fn given(
+fn replayed(
     world: &mut World<'_>,
     frames: impl Iterator<Item = Result<(u16, Captured), ReplayError>>,
 ) -> Result<(Traffic, Option<f64>), PlanError> {
     let mut data = Vec::new();
     let mut returns = Returns::default();
     let mut dropped = Vec::new();
-    for next in frames.take(MOST_FRAMES) {
+    for next in frames.take(MAX_FRAMES) {
         let (port, frame) = next?;
         let mut bytes = world.addressed(port, &frame.bytes);
         if !returns.send(world, port, &mut bytes)? {
@@ -268,7 +268,7 @@ fn busiest(config: &Config, frames: &[Frame]) -> Result<Option<f64>, PlanError> 
         .map(|worker| worker.session_packets.get());
     let by_shard: Vec<u64> = by_shard.collect();
     let all: u64 = by_shard.iter().sum();
-    let most = by_shard.into_iter().max().unwrap_or(0);
+    let max = by_shard.into_iter().max().unwrap_or(0);
     // Packets without a session belong to no shard, so they are not counted.
-    Ok((all > 0).then(|| most as f64 / all as f64))
+    Ok((all > 0).then(|| max as f64 / all as f64))
 }

@@ -91,7 +91,7 @@ pub fn establish(
         .map(|&(flow, public)| mix.back(flow, public, flag::SYN | flag::ACK, (1, 2), 0))
         .collect();
     mix.send(&answers);
-    let most = [&mix.inside, &mix.outside]
+    let longest = [&mix.inside, &mix.outside]
         .map(|interface| interface.mtu)
         .into_iter()
         .min()
@@ -100,7 +100,7 @@ pub fn establish(
         // The order is pseudo-random, so that consecutive packets belong to different sessions, as in traffic of many
         // hosts.
         let (flow, public) = *seen.get((number.wrapping_mul(2_654_435_761) >> 7) as usize % seen.len())?;
-        let length = profile.size(number).min(most.saturating_add(14));
+        let length = profile.size(number).min(longest.saturating_add(14));
         Some(match number % 2 {
             0 => mix.out(flow, flag::ACK, (2, 2), length),
             _ => mix.back(flow, public, flag::ACK, (2, 2), length),

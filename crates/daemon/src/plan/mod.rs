@@ -26,7 +26,7 @@ use sluice_config::memory::EntryBytes;
 use sluice_config::schema::System;
 use sluice_dpdk::tsc;
 use sluice_engine::placement::{
-    Core, Costs, Distance, HandOver, Load, Part, Placement, Planned, Topology, assisted, candidates,
+    Core, Costs, Distance, HandOver, Load, Part, Placement, RatedPlacement, Topology, assisted, candidates,
     choose as choose_from, order, rank,
 };
 
@@ -39,14 +39,14 @@ use crate::{MachineError, machine};
 use measure::{Measured, Source, measure};
 
 pub use listen::listen;
-pub use live::{Live, LiveError, MOST_BYTES, Pace, Room, Seen, SeenInterface, Witness};
-pub use measure::MOST_FRAMES;
+pub use live::{Capacity, Live, LiveError, LiveSource, MAX_BYTES, Pace, Seen, SeenInterface};
+pub use measure::MAX_FRAMES;
 pub use profile::{Demand, DemandError, Of, Profile};
 pub use report::{Answer, Candidate, HandOverCost, Origin, PartCost, Plan, TrafficSummary};
 pub use sluice_engine::placement::list;
 
 /// Maximum number of cores for which a load is planned.
-const MOST_CORES: usize = 128;
+const MAX_CORES: usize = 128;
 
 /// Parameters of a plan.
 #[derive(Debug, Default)]
@@ -82,12 +82,12 @@ pub enum PlanError {
     NoFrames,
     /// Two options specify different traffic.
     #[error(
-        "{given} and `{demand}` describe different traffic: write only the rate, which then applies to the \
+        "{option} and `{demand}` describe different traffic: write only the rate, which then applies to the \
          captured traffic"
     )]
     TwoTraffics {
         /// Option that supplies packets.
-        given: &'static str,
+        option: &'static str,
         /// Required rate with its traffic.
         demand: String,
     },
@@ -264,12 +264,12 @@ fn load(config: &Config, measured: &Measured, workers: usize) -> Load {
 
 /// Name and origin of the traffic, and the traffic itself.
 fn source<'r>(config: &Config, request: &'r Request) -> Result<(String, Origin, Source<'r>), PlanError> {
-    let given = match &request.live {
+    let option = match &request.live {
         Some(_) => Some("--live"),
         None => (!request.inputs.is_empty()).then_some("--in"),
     };
-    if let (Some(given), Some(demand)) = (given, &request.demand) {
-        one_traffic(given, demand)?;
+    if let (Some(option), Some(demand)) = (option, &request.demand) {
+        one_traffic(option, demand)?;
     }
     if let Some(live) = &request.live {
         return Ok((live.name(), live.origin(), Source::Live(live)));
@@ -291,11 +291,11 @@ fn source<'r>(config: &Config, request: &'r Request) -> Result<(String, Origin, 
 ///
 /// # Errors
 /// The rate specifies different traffic.
-pub fn one_traffic(given: &'static str, demand: &Demand) -> Result<(), PlanError> {
+pub fn one_traffic(option: &'static str, demand: &Demand) -> Result<(), PlanError> {
     match demand.profile() {
         None => Ok(()),
         Some(_) => Err(PlanError::TwoTraffics {
-            given,
+            option,
             demand: demand.text.clone(),
         }),
     }
@@ -338,22 +338,22 @@ impl Facts {
         self.frequency as f64
     }
 
-    fn ranked(&self) -> Vec<Planned> {
+    fn ranked(&self) -> Vec<RatedPlacement> {
         self.ranked_on(&self.cores, &self.topology, &self.load)
     }
 
-    fn ranked_on(&self, cores: &[Core], topology: &Topology, load: &Load) -> Vec<Planned> {
+    fn ranked_on(&self, cores: &[Core], topology: &Topology, load: &Load) -> Vec<RatedPlacement> {
         let mut all = candidates(cores, topology, load);
         all.extend(assisted(&all));
         rank(all, &self.costs, topology, load, self.hz())
     }
 
-    fn candidate(&self, planned: &Planned) -> Candidate {
+    fn candidate(&self, planned: &RatedPlacement) -> Candidate {
         self.candidate_at(planned, None)
     }
 
     /// A candidate, with its load at the required rate.
-    fn candidate_at(&self, planned: &Planned, rate: Option<f64>) -> Candidate {
+    fn candidate_at(&self, planned: &RatedPlacement, rate: Option<f64>) -> Candidate {
         let prediction = &planned.prediction;
         let limit = prediction.bottleneck();
         Candidate {
@@ -393,18 +393,18 @@ impl Facts {
     /// Number of cores that a load needs. The given cores are used first, then additional cores of the same kind.
     fn answer(&self, config: &Config, demand: &Demand) -> Answer {
         let offered = demand.packets(self.measured.bytes);
-        let near = order(&self.cores, &self.topology);
+        let sorted_cores = order(&self.cores, &self.topology);
         // Every placement needs at least the sum of the cycles of all parts.
-        let least = ((offered * self.costs.total() / self.hz()).ceil() as usize).max(1);
-        let found = (least..=MOST_CORES).find_map(|count| {
-            let more = count.saturating_sub(near.len());
+        let min = ((offered * self.costs.total() / self.hz()).ceil() as usize).max(1);
+        let found = (min..=MAX_CORES).find_map(|count| {
+            let more = count.saturating_sub(sorted_cores.len());
             let topology = self.topology.extended(more as u16);
             let new = topology
                 .cores
                 .iter()
                 .skip(self.topology.cores.len())
                 .map(|site| site.core);
-            let cores: Vec<Core> = near.iter().copied().chain(new).take(count).collect();
+            let cores: Vec<Core> = sorted_cores.iter().copied().chain(new).take(count).collect();
             let load = Load {
                 offered: Some(offered),
                 queues: queues(config, count),

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use ipnet::{IpNet, Ipv4Net};
 use sluice_config::Config;
-use sluice_config::config::{DEFAULT_ROUTER, InterfaceIndex, RouterIndex, SourceAction, SourceRule, Way};
+use sluice_config::config::{DEFAULT_ROUTER, InterfaceIndex, RouteNextHop, RouterIndex, SourceAction, SourceRule};
 
 /// Network of the remote hosts behind a default route. The network consists of publicly assigned addresses.
 const REMOTES: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(8, 8, 0, 0), 16);
@@ -76,21 +76,21 @@ fn networks(config: &Config, router: RouterIndex) -> Vec<Behind> {
         .filter(|(_, interface)| interface.router == router);
     let links = interfaces.flat_map(|(index, interface)| {
         let nets = interface.addresses.iter().map(|address| address.net());
-        nets.filter_map(move |net| Some((index, four(net)?, true)))
+        nets.filter_map(move |net| Some((index, v4(net)?, true)))
     });
     let routes = config.routes.iter().filter(|route| route.router == router);
     let routes = routes.filter_map(|route| {
-        let (index, on_link) = match route.way {
-            Way::Gateway(_, index) => (index, false),
-            Way::Link(index) => (index, true),
+        let (index, on_link) = match route.next_hop {
+            RouteNextHop::Gateway(_, index) => (index, false),
+            RouteNextHop::Link(index) => (index, true),
             _ => return None,
         };
-        Some((index, four(route.to.net())?, on_link))
+        Some((index, v4(route.to.net())?, on_link))
     });
     links.chain(routes).collect()
 }
 
-fn four(net: IpNet) -> Option<Ipv4Net> {
+fn v4(net: IpNet) -> Option<Ipv4Net> {
     match net {
         IpNet::V4(net) => Some(net.trunc()),
         IpNet::V6(_) => None,

@@ -60,7 +60,7 @@ pub struct Returns {
     /// Outside endpoints to which no replies are assigned yet.
     free: HashMap<Remote, VecDeque<End>>,
     /// Maps each outside endpoint in the captured replies to an outside endpoint of this engine.
-    given: HashMap<(Remote, End), End>,
+    assigned: HashMap<(Remote, End), End>,
 }
 
 impl Returns {
@@ -73,23 +73,23 @@ impl Returns {
             return self.pass(world, port, frame);
         };
         let (remote, public) = (ends.remote(ends.source), ends.destination);
-        if let Some(&here) = self.given.get(&(remote, public)) {
-            readdress(frame, &ends, here);
+        if let Some(&endpoint) = self.assigned.get(&(remote, public)) {
+            readdress(frame, &ends, endpoint);
             return self.pass(world, port, frame);
         }
         if self.pass(world, port, frame)? {
             self.take(remote, public);
             return Ok(true);
         }
-        let Some(here) = self.free.get(&remote).and_then(|free| free.front().copied()) else {
+        let Some(endpoint) = self.free.get(&remote).and_then(|free| free.front().copied()) else {
             return Ok(false);
         };
         let mut changed = frame.clone();
-        readdress(&mut changed, &ends, here);
+        readdress(&mut changed, &ends, endpoint);
         let leaves = self.pass(world, port, &changed)?;
         if leaves {
-            self.take(remote, here);
-            self.given.insert((remote, public), here);
+            self.take(remote, endpoint);
+            self.assigned.insert((remote, public), endpoint);
             *frame = changed;
         }
         Ok(leaves)
@@ -99,7 +99,7 @@ impl Returns {
     pub fn answers(&self, frame: &[u8]) -> bool {
         Ends::of(frame).is_some_and(|ends| {
             let remote = ends.remote(ends.source);
-            self.given.contains_key(&(remote, ends.destination))
+            self.assigned.contains_key(&(remote, ends.destination))
                 || self.free.get(&remote).is_some_and(|free| !free.is_empty())
         })
     }
@@ -189,13 +189,13 @@ mod tests {
 
     #[test]
     fn answer_readdressed_is_as_one_made_for_its_new_destination() {
-        let here = ("198.51.100.10".parse().unwrap(), 4711);
+        let endpoint = ("198.51.100.10".parse().unwrap(), 4711);
         let udp = |to: &str| packet::udp4("192.0.2.1:443", to).payload(&[7; 33]).build();
         let tcp = |to: &str| packet::tcp4("192.0.2.1:443", to).payload(&[7; 33]).build();
         for made in [&udp as &dyn Fn(&str) -> Vec<u8>, &tcp] {
             let mut frame = made("203.0.113.16:5000");
             let ends = Ends::of(&frame).unwrap();
-            readdress(&mut frame, &ends, here);
+            readdress(&mut frame, &ends, endpoint);
             assert_eq!(made("198.51.100.10:4711"), frame);
         }
     }

@@ -38,11 +38,11 @@ pub fn measure(from: Core, to: Core) -> Option<HandOver> {
     let packets: Vec<Lines> = (0..2 * PLACES).map(|_| Lines::default()).collect();
     let over = AtomicBool::new(false);
     let (out, take) = std::thread::scope(|scope| {
-        let taker = scope.spawn(|| pin(to).ok().map(|()| taken(consumer, &packets, &over)));
-        let giver = scope.spawn(|| pin(from).ok().map(|()| given(producer, &packets, &over)));
-        let out = giver.join().ok().flatten();
+        let consumer_thread = scope.spawn(|| pin(to).ok().map(|()| consumed(consumer, &packets, &over)));
+        let producer_thread = scope.spawn(|| pin(from).ok().map(|()| produced(producer, &packets, &over)));
+        let out = producer_thread.join().ok().flatten();
         over.store(true, Ordering::Relaxed);
-        (out, taker.join().ok().flatten())
+        (out, consumer_thread.join().ok().flatten())
     });
     Some(HandOver {
         out: median(out?)?,
@@ -57,10 +57,10 @@ fn median(mut bursts: Vec<u64>) -> Option<f64> {
 }
 
 /// Returns the cycles of each burst that is written to the ring.
-fn given(mut ring: Producer<Entry>, packets: &[Lines], over: &AtomicBool) -> Vec<u64> {
+fn produced(mut ring: Producer<Entry>, packets: &[Lines], over: &AtomicBool) -> Vec<u64> {
     let (mut bursts, mut next) = (Vec::with_capacity(BURSTS), 0);
-    let began = Instant::now();
-    while bursts.len() < BURSTS && began.elapsed() < PATIENCE && !over.load(Ordering::Relaxed) {
+    let started_at = Instant::now();
+    while bursts.len() < BURSTS && started_at.elapsed() < PATIENCE && !over.load(Ordering::Relaxed) {
         if ring.slots() < BURST {
             std::thread::yield_now();
             continue;
@@ -82,7 +82,7 @@ fn given(mut ring: Producer<Entry>, packets: &[Lines], over: &AtomicBool) -> Vec
 }
 
 /// Returns the cycles of each burst that is read from the ring.
-fn taken(mut ring: Consumer<Entry>, packets: &[Lines], over: &AtomicBool) -> Vec<u64> {
+fn consumed(mut ring: Consumer<Entry>, packets: &[Lines], over: &AtomicBool) -> Vec<u64> {
     let mut bursts = Vec::with_capacity(BURSTS);
     while !over.load(Ordering::Relaxed) {
         if ring.slots() < BURST {

@@ -1,11 +1,11 @@
 //! Explanation of the chosen placement.
 
-use sluice_engine::placement::{Load, Part, Planned, SIBLINGS, list};
+use sluice_engine::placement::{Load, Part, RatedPlacement, SIBLINGS, list};
 
 use super::Facts;
 
 /// Reasons for the placement: the rate, the bottleneck, and a comparison with alternative placements.
-pub fn reasons(facts: &Facts, ranked: &[Planned], chosen: &Planned) -> Vec<String> {
+pub fn reasons(facts: &Facts, ranked: &[RatedPlacement], chosen: &RatedPlacement) -> Vec<String> {
     let mut reasons = vec![carries(facts, chosen), limit(chosen)];
     reasons.extend(alternative(ranked, chosen));
     reasons.extend(queues(facts, chosen));
@@ -17,7 +17,7 @@ pub fn reasons(facts: &Facts, ranked: &[Planned], chosen: &Planned) -> Vec<Strin
     reasons
 }
 
-fn carries(facts: &Facts, chosen: &Planned) -> String {
+fn carries(facts: &Facts, chosen: &RatedPlacement) -> String {
     let bits = chosen.rate() * facts.measured.bytes * 8.0 / 1e9;
     format!(
         "{} processes {:.2} million packets per second, which is {bits:.1} Gb/s of this traffic",
@@ -26,7 +26,7 @@ fn carries(facts: &Facts, chosen: &Planned) -> String {
     )
 }
 
-fn limit(chosen: &Planned) -> String {
+fn limit(chosen: &RatedPlacement) -> String {
     let Some(worker) = chosen.prediction.bottleneck() else {
         return String::new();
     };
@@ -48,7 +48,7 @@ fn limit(chosen: &Planned) -> String {
 }
 
 /// The best placement of the model that was not chosen: pipeline or run-to-completion.
-fn alternative(ranked: &[Planned], chosen: &Planned) -> Option<String> {
+fn alternative(ranked: &[RatedPlacement], chosen: &RatedPlacement) -> Option<String> {
     let is_pipeline = chosen.placement.is_pipeline();
     let other = ranked
         .iter()
@@ -76,7 +76,7 @@ fn alternative(ranked: &[Planned], chosen: &Planned) -> Option<String> {
     ))
 }
 
-fn queues(facts: &Facts, chosen: &Planned) -> Option<String> {
+fn queues(facts: &Facts, chosen: &RatedPlacement) -> Option<String> {
     let (queues, workers) = (usize::from(facts.load.queues), facts.cores.len());
     let few = match queues {
         1 => "one queue".to_owned(),
@@ -103,7 +103,7 @@ fn elephant(facts: &Facts) -> Option<String> {
 }
 
 /// States that shards can't be distributed evenly to the session workers. `None` if an even distribution is possible.
-pub fn uneven(load: &Load, chosen: &Planned) -> Option<String> {
+pub fn uneven(load: &Load, chosen: &RatedPlacement) -> Option<String> {
     let workers = chosen.placement.of(Part::Session).len();
     let even = Load { busiest: 0.0, ..*load };
     let most = even.shares(workers).into_iter().fold(0.0, f64::max) * workers as f64;
@@ -117,7 +117,7 @@ pub fn uneven(load: &Load, chosen: &Planned) -> Option<String> {
     })
 }
 
-fn hyperthreads(facts: &Facts, chosen: &Planned) -> Option<String> {
+fn hyperthreads(facts: &Facts, chosen: &RatedPlacement) -> Option<String> {
     let slowed = chosen.prediction.workers.iter().filter(|worker| worker.slowdown > 1.0);
     let cores: Vec<_> = slowed.map(|worker| worker.core).collect();
     if !cores.is_empty() {
@@ -140,7 +140,7 @@ fn hyperthreads(facts: &Facts, chosen: &Planned) -> Option<String> {
     })
 }
 
-fn idle(facts: &Facts, chosen: &Planned) -> Option<String> {
+fn idle(facts: &Facts, chosen: &RatedPlacement) -> Option<String> {
     let used = chosen.placement.workers();
     let left: Vec<_> = facts
         .cores

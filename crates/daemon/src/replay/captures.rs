@@ -37,14 +37,14 @@ pub enum CaptureError {
         frames: u64,
     },
     /// A block or header is invalid.
-    #[error("{} is damaged after frame {frames}: {what}", path.display())]
+    #[error("{} is damaged after frame {frames}: {description}", path.display())]
     Damaged {
         /// Path of the file.
         path: PathBuf,
         /// Number of frames before the error.
         frames: u64,
         /// Description of the error.
-        what: String,
+        description: String,
     },
     /// The link type is not supported.
     #[error("{}, {at}: the link type {link} is not supported: {READ}; capture again with one of these link types",
@@ -176,7 +176,7 @@ impl Input {
             Fault::Length(length) => CaptureError::Damaged {
                 path,
                 frames,
-                what: format!("a packet of {length} bytes"),
+                description: format!("a packet of {length} bytes"),
             },
         }
     }
@@ -192,7 +192,7 @@ impl Input {
             error => CaptureError::Damaged {
                 path,
                 frames,
-                what: error.to_string(),
+                description: error.to_string(),
             },
         }
     }
@@ -321,21 +321,21 @@ impl Stream {
     /// The stream is not in pcapng format.
     pub fn take(&mut self, piece: &[u8], each: &mut dyn FnMut(&str, Captured)) -> Result<(), PcapError> {
         self.rest.extend_from_slice(piece);
-        let mut left = &self.rest[..];
+        let mut remaining = &self.rest[..];
         let done = loop {
             let Some(parser) = &mut self.parser else {
-                match PcapNgParser::new(left) {
+                match PcapNgParser::new(remaining) {
                     Ok((behind, parser)) => {
-                        left = behind;
+                        remaining = behind;
                         self.parser = Some(parser);
                         continue;
                     }
                     Err(error) => break error,
                 }
             };
-            match parser.next_block(left) {
+            match parser.next_block(remaining) {
                 Ok((behind, block)) => {
-                    left = behind;
+                    remaining = behind;
                     if let Some(raw) = raw(block) {
                         let (interface, frame) = raw.of(parser.interfaces())?;
                         each(name(interface), frame);
@@ -344,7 +344,7 @@ impl Stream {
                 Err(error) => break error,
             }
         };
-        let used = self.rest.len() - left.len();
+        let used = self.rest.len() - remaining.len();
         self.rest.drain(..used);
         match done {
             PcapError::IncompleteBuffer if self.rest.len() <= LONGEST_BLOCK => Ok(()),
@@ -454,7 +454,7 @@ mod tests {
 
     #[test]
     fn stream_cut_anywhere_has_the_frames_and_their_interfaces() {
-        let mut writer = Writer::begin(&["inside".into(), "outside".into()], 100);
+        let mut writer = Writer::start(&["inside".into(), "outside".into()], 100);
         let at = UNIX_EPOCH + Duration::new(7, 8);
         writer.write(at, 1, false, &[1; 60], 60, None);
         writer.write(at, 0, false, &[2; 61], 99, None);

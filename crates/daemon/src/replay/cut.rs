@@ -20,15 +20,15 @@ pub fn filled(frame: &Captured) -> Option<Vec<u8>> {
     let mut bytes = frame.bytes.clone();
     bytes.resize(frame.length as usize, 0);
     let layers = parse(&bytes).ok()?;
-    let begin = usize::from(layers.l4);
+    let start = usize::from(layers.l4);
     let is_ip = matches!(layers.class, Class::Ipv4 | Class::Ipv6);
     let headers = match layers.fragment {
-        Fragment::Later => begin,
-        _ if !is_ip => begin,
+        Fragment::Later => start,
+        _ if !is_ip => start,
         _ => {
-            let segment = bytes.get(begin..).unwrap_or_default();
-            let least = if layers.protocol == protocol::TCP { TCP } else { 0 };
-            begin + classification::payload(layers.protocol, segment).max(least)
+            let segment = bytes.get(start..).unwrap_or_default();
+            let min_header = if layers.protocol == protocol::TCP { TCP } else { 0 };
+            start + classification::payload(layers.protocol, segment).max(min_header)
         }
     };
     (headers <= captured).then_some(bytes)

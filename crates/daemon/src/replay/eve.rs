@@ -11,7 +11,7 @@ use sluice_config::schema::{self, EveType};
 use sluice_engine::control::plane::ControlPlane;
 use sluice_engine::worker::request::Filter;
 
-use super::records::Told;
+use super::records::EveEvent;
 use super::world::World;
 use crate::alerts::shown;
 use crate::api::inspection::statistics;
@@ -110,14 +110,19 @@ impl Lines {
     ///
     /// # Errors
     /// A line can't be written.
-    pub fn tell(&mut self, scene: &Scene<'_>, known: &KnownRules, told: &[Told]) -> Result<(), EveError> {
-        for told in told {
-            let line = match told {
-                Told::Alert(alert) if self.types.contains(&EveType::Alert) => {
+    pub fn write_events(
+        &mut self,
+        scene: &Scene<'_>,
+        known: &KnownRules,
+        recorded: &[EveEvent],
+    ) -> Result<(), EveError> {
+        for recorded in recorded {
+            let line = match recorded {
+                EveEvent::Alert(alert) if self.types.contains(&EveType::Alert) => {
                     shown(alert, known, scene).map(|shown| eve::alert_line(scene, alert, &shown))
                 }
-                Told::Alert(_) => None,
-                Told::Record(record) => eve::record_line(scene, known, record),
+                EveEvent::Alert(_) => None,
+                EveEvent::Record(record) => eve::record_line(scene, known, record),
             };
             if let Some(line) = line {
                 self.write(&line)?;
@@ -209,24 +214,24 @@ impl Journal {
     ///
     /// # Errors
     /// A line can't be written.
-    pub fn tell(&mut self, world: &mut World<'_>, ends: bool) -> Result<Vec<Told>, EveError> {
-        let told = world.told();
+    pub fn write_events(&mut self, world: &mut World<'_>, ends: bool) -> Result<Vec<EveEvent>, EveError> {
+        let recorded = world.recorded();
         let Some(mut lines) = self.lines.take() else {
-            return Ok(told);
+            return Ok(recorded);
         };
         let (plane, scene) = (world.plane(), self.scene(world.plane()));
-        lines.tell(&scene, &self.known, &told)?;
+        lines.write_events(&scene, &self.known, &recorded)?;
         let count = |uptime, counts| statistics(plane.counters(), uptime, counts);
         lines.statistics(&scene, world.now(), ends, count)?;
         self.lines = Some(lines);
-        Ok(told)
+        Ok(recorded)
     }
 
     /// Pass each alert to `each`, with a function that creates the EVE JSON line of the alert.
-    pub fn alerts(&self, plane: &ControlPlane, told: &[Told], each: &mut Each<'_>) {
+    pub fn alerts(&self, plane: &ControlPlane, recorded: &[EveEvent], each: &mut Each<'_>) {
         let scene = self.scene(plane);
-        for told in told {
-            if let Told::Alert(alert) = told
+        for recorded in recorded {
+            if let EveEvent::Alert(alert) = recorded
                 && let Some(shown) = shown(alert, &self.known, &scene)
             {
                 each(&shown, &|| eve::alert_line(&scene, alert, &shown));
@@ -240,7 +245,7 @@ impl Journal {
     /// The lines can't be written.
     pub fn finish(mut self, world: &mut World<'_>) -> Result<u64, EveError> {
         world.end_sessions(&Filter::default());
-        self.tell(world, true)?;
+        self.write_events(world, true)?;
         self.lines.map_or(Ok(0), Lines::finish)
     }
 }

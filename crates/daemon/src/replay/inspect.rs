@@ -26,7 +26,7 @@ use crate::compiling::Compiler;
 use crate::lowering::{self, Secrets, SignatureReport};
 
 /// Initial size of each buffer in bytes. Larger frames get larger buffers.
-const ROOM: usize = 2_048;
+const BUFFER_BYTES: usize = 2_048;
 /// MTU of both sides, large enough for any captured frame.
 const MTU: u16 = 65_000;
 /// Number of frames between two progress reports.
@@ -213,17 +213,21 @@ impl Inspect {
 #[derive(Clone, Copy, Debug, Default)]
 struct Burst {
     side: PortIndex,
-    began: Duration,
+    started_at: Duration,
     frames: usize,
 }
 
 impl Burst {
-    fn new(side: PortIndex, began: Duration) -> Self {
-        Self { side, began, frames: 0 }
+    fn new(side: PortIndex, started_at: Duration) -> Self {
+        Self {
+            side,
+            started_at,
+            frames: 0,
+        }
     }
 
     fn takes(&self, side: PortIndex, at: Duration) -> bool {
-        side == self.side && self.frames < BURST_SIZE && at - self.began < TOGETHER
+        side == self.side && self.frames < BURST_SIZE && at - self.started_at < TOGETHER
     }
 }
 
@@ -252,19 +256,19 @@ pub fn inspect(
     }
     let mut memory = World::memory(&config, 1)?.allocate();
     let mut world = World::with(&config, 1, &mut memory, world::NO_CYCLES, inspection.as_ref())?;
-    world.set_room(ROOM);
+    world.set_room(BUFFER_BYTES);
     world.record();
     let size = size(&request.capture);
     let start = input.next_time().unwrap_or_default();
     let mut journal = Journal::new(lines, &world, start);
     journal.rename(&request.capture.to_string_lossy());
     let (mut packets, mut bytes, mut read) = (0u64, 0u64, 0u64);
-    let began = Instant::now();
+    let started_at = Instant::now();
     let (mut burst, mut at) = (Burst::default(), Duration::ZERO);
     let mut search = |world: &mut World<'_>, until: Duration| -> Result<(), ReplayError> {
         world.drain_bridges();
-        let told = journal.tell(world, false)?;
-        print(&journal, world, &told, found)?;
+        let recorded = journal.write_events(world, false)?;
+        print(&journal, world, &recorded, found)?;
         world.advance(until.as_nanos() as u64, &mut |_, _, _| Ok(()))?;
         Ok(())
     };
@@ -294,7 +298,7 @@ pub fn inspect(
         }
     }
     search(&mut world, at)?;
-    let took = began.elapsed();
+    let took = started_at.elapsed();
     let flows = sum(&world, |worker| &worker.sessions_created);
     let duration = Duration::from_nanos(world.now());
     journal.finish(&mut world)?;
@@ -328,14 +332,14 @@ fn lines(request: &Inspect, config: &Config) -> Result<Option<Lines>, ReplayErro
 fn print(
     journal: &Journal,
     world: &World<'_>,
-    told: &[records::Told],
+    recorded: &[records::EveEvent],
     found: &mut dyn FnMut(Found<'_>) -> std::io::Result<()>,
 ) -> Result<(), ReplayError> {
-    if told.is_empty() {
+    if recorded.is_empty() {
         return Ok(());
     }
     let mut printed = Ok(());
-    journal.alerts(world.plane(), told, &mut |alert, line| {
+    journal.alerts(world.plane(), recorded, &mut |alert, line| {
         if printed.is_ok() {
             printed = found(Found { alert, line });
         }
@@ -386,10 +390,10 @@ mod tests {
 
     #[test]
     fn both_ends_of_a_flow_have_a_side_of_their_own_and_fragments_that_of_their_sender() {
-        let [there, back] = [("10.0.0.2:5000", "10.0.0.1:53"), ("10.0.0.1:53", "10.0.0.2:5000")];
-        let [there, back] = [there, back].map(|(from, to)| packet::udp4(from, to).payload(&[1; 64]).build());
-        assert_eq!([1, 0], [side(&there), side(&back)]);
-        let mut later = there.clone();
+        let [forward, reverse] = [("10.0.0.2:5000", "10.0.0.1:53"), ("10.0.0.1:53", "10.0.0.2:5000")];
+        let [forward, reverse] = [forward, reverse].map(|(from, to)| packet::udp4(from, to).payload(&[1; 64]).build());
+        assert_eq!([1, 0], [side(&forward), side(&reverse)]);
+        let mut later = forward.clone();
         // A fragment with a nonzero offset contains no port numbers.
         later[20..22].copy_from_slice(&[0, 1]);
         assert_eq!(1, side(&later));

@@ -121,27 +121,27 @@ mod tests {
 
     #[test]
     fn packet_of_each_link_is_the_same_frame() {
-        let six = [[0x60].as_slice(), &[0; 39]].concat();
+        let v6 = [[0x60].as_slice(), &[0; 39]].concat();
         let cooked = |protocol: [u8; 2]| [[0; 14].as_slice(), &protocol].concat();
         let cooked2 = |protocol: [u8; 2]| [protocol.as_slice(), &[0; 18]].concat();
         for (number, header, payload, ethertype) in [
             (101, vec![], IP.to_vec(), IPV4),
             (228, vec![], IP.to_vec(), IPV4),
-            (229, vec![], six.clone(), IPV6),
-            (12, vec![], six.clone(), IPV6),
+            (229, vec![], v6.clone(), IPV6),
+            (12, vec![], v6.clone(), IPV6),
             (0, vec![2, 0, 0, 0], IP.to_vec(), IPV4),
             (0, vec![0, 0, 0, 2], IP.to_vec(), IPV4),
-            (0, vec![30, 0, 0, 0], six.clone(), IPV6),
-            (108, vec![0, 0, 0, 24], six.clone(), IPV6),
+            (0, vec![30, 0, 0, 0], v6.clone(), IPV6),
+            (108, vec![0, 0, 0, 24], v6.clone(), IPV6),
             (113, cooked([8, 0]), IP.to_vec(), IPV4),
-            (113, cooked([0x86, 0xdd]), six.clone(), IPV6),
+            (113, cooked([0x86, 0xdd]), v6.clone(), IPV6),
             (276, cooked2([8, 0]), IP.to_vec(), IPV4),
-            (276, cooked2([0x86, 0xdd]), six.clone(), IPV6),
+            (276, cooked2([0x86, 0xdd]), v6.clone(), IPV6),
         ] {
             let bytes = [header.as_slice(), &payload].concat();
             let link = Link::of(number).unwrap();
-            let whole = bytes.len() as u32;
-            let (frame, length) = link.framed(bytes, whole + 7);
+            let total_length = bytes.len() as u32;
+            let (frame, length) = link.framed(bytes, total_length + 7);
             assert_eq!([0; 6], frame[..6]);
             assert_eq!(ethertype.to_be_bytes(), frame[12..14], "{number}");
             assert_eq!(payload, frame[14..]);

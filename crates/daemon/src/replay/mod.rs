@@ -167,7 +167,7 @@ pub fn replay(loaded: &Loaded, request: &Replay) -> Result<Summary, ReplayError>
             write(&mut outputs, start, port, at, bytes)
         })?;
         if let Some(journal) = &mut journal {
-            journal.tell(&mut world, false)?;
+            journal.write_events(&mut world, false)?;
         }
     }
     for output in outputs.into_iter().flatten() {

@@ -100,16 +100,16 @@ impl<R: Read> Reader<R> {
     /// See [`Fault`].
     pub fn next(&mut self) -> Result<Option<Packet>, Fault> {
         let mut header = [0; PACKET_HEADER];
-        let begun = loop {
+        let read_bytes = loop {
             match self.file.read(&mut header) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 other => break other?,
             }
         };
-        if begun == 0 {
+        if read_bytes == 0 {
             return Ok(None);
         }
-        self.file.read_exact(&mut header[begun..])?;
+        self.file.read_exact(&mut header[read_bytes..])?;
         let [seconds, fraction, captured, length] = [0, 4, 8, 12].map(|at| self.word(&header, at));
         if captured > LONGEST {
             return Err(Fault::Length(captured));

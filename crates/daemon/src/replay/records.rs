@@ -4,30 +4,30 @@
 use std::collections::HashMap;
 
 use sluice_engine::features::inspection::{Alert, InspectionPolicy};
-use sluice_engine::session::records::{About, Record, RecordKind};
+use sluice_engine::session::records::{Record, RecordKind, RecordSubject};
 use sluice_engine::worker::request::WorkerHandle;
 
 use crate::alerts::Queues;
 
 /// An alert or another record.
 #[derive(Debug)]
-pub enum Told {
+pub enum EveEvent {
     /// Match of a rule.
     Alert(Alert),
     /// Any other record.
     Record(Box<Record>),
 }
 
-impl Told {
+impl EveEvent {
     /// Flow and time of the record.
-    pub fn about(&self) -> &About {
+    pub fn about(&self) -> &RecordSubject {
         match self {
             Self::Alert(alert) => &alert.about,
             Self::Record(record) => &record.about,
         }
     }
 
-    fn about_mut(&mut self) -> &mut About {
+    fn about_mut(&mut self) -> &mut RecordSubject {
         match self {
             Self::Alert(alert) => &mut alert.about,
             Self::Record(record) => &mut record.about,
@@ -36,7 +36,7 @@ impl Told {
 
     /// Sort key: first the time, then the flow regardless of direction.
     fn order(&self) -> impl Ord + use<> {
-        let About {
+        let RecordSubject {
             at,
             addresses: [first, second],
             ports: [one, other],
@@ -54,8 +54,8 @@ impl Told {
 /// round, a worker ends at most 256 flows and completes at most all transactions of its shards.
 pub fn enlarge(inspection: &mut InspectionPolicy, messages: usize) {
     inspection.alerts = inspection.alerts.max(1 << 16);
-    if inspection.records.most > 0 {
-        inspection.records.most = inspection.records.most.max(2 * messages + 1024);
+    if inspection.records.max > 0 {
+        inspection.records.max = inspection.records.max.max(2 * messages + 1024);
     }
 }
 
@@ -63,7 +63,7 @@ pub fn enlarge(inspection: &mut InspectionPolicy, messages: usize) {
 #[derive(Default)]
 pub struct Recorder {
     queues: Vec<Queues>,
-    told: Vec<Told>,
+    recorded: Vec<EveEvent>,
     /// For each flow number of a shard, the flow number in the output. Output numbers are assigned in the order of
     /// first appearance.
     numbers: HashMap<u64, u64>,
@@ -72,9 +72,9 @@ pub struct Recorder {
 
 impl Recorder {
     /// Create a collector on the workers' queues.
-    pub fn new(desks: &mut [WorkerHandle]) -> Self {
-        let queues = desks.iter_mut().filter_map(|desk| {
-            let (alerts, records) = (desk.alerts.take()?, desk.records.take());
+    pub fn new(handles: &mut [WorkerHandle]) -> Self {
+        let queues = handles.iter_mut().filter_map(|handle| {
+            let (alerts, records) = (handle.alerts.take()?, handle.records.take());
             Some(Queues { alerts, records })
         });
         Self {
@@ -88,33 +88,33 @@ impl Recorder {
         for Queues { alerts, records } in &mut self.queues {
             // Alerts come first, so that an alert precedes a record of the same flow with the same time.
             while let Ok(alert) = alerts.pop() {
-                self.told.push(Told::Alert(alert));
+                self.recorded.push(EveEvent::Alert(alert));
             }
             while let Some(Ok(record)) = records.as_mut().map(rtrb::Consumer::pop) {
-                self.told.push(Told::Record(Box::new(record)));
+                self.recorded.push(EveEvent::Record(Box::new(record)));
             }
         }
     }
 
     /// Return the alerts and records collected since the last call.
-    pub fn take(&mut self) -> Vec<Told> {
-        let mut told = std::mem::take(&mut self.told);
-        told.sort_by_cached_key(Told::order);
-        for told in &mut told {
-            let is_last = matches!(told, Told::Record(record) if matches!(record.said, RecordKind::Flow(_)));
-            let about = told.about_mut();
+    pub fn take(&mut self) -> Vec<EveEvent> {
+        let mut recorded = std::mem::take(&mut self.recorded);
+        recorded.sort_by_cached_key(EveEvent::order);
+        for recorded in &mut recorded {
+            let is_last = matches!(recorded, EveEvent::Record(record) if matches!(record.said, RecordKind::Flow(_)));
+            let about = recorded.about_mut();
             if about.flow == 0 {
                 continue;
             }
-            let given = about.flow;
-            about.flow = *self.numbers.entry(given).or_insert_with(|| {
+            let flow_number = about.flow;
+            about.flow = *self.numbers.entry(flow_number).or_insert_with(|| {
                 self.last += 1;
                 self.last
             });
             if is_last {
-                self.numbers.remove(&given);
+                self.numbers.remove(&flow_number);
             }
         }
-        told
+        recorded
     }
 }

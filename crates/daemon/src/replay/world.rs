@@ -24,7 +24,7 @@ use super::ReplayError;
 use super::captures::{CaptureError, Captured};
 use super::cut::filled;
 use super::links::NO_ADDRESS;
-use super::records::{Recorder, Told};
+use super::records::{EveEvent, Recorder};
 use super::summary::{self, InventedNeighbour, Summary};
 use crate::compiling::Compiler;
 use crate::lowering::{self, Secrets};
@@ -59,7 +59,7 @@ pub struct World<'m> {
     plane: ControlPlane,
     workers: Vec<Worker<'m>>,
     wires: Vec<Wires>,
-    desks: Vec<WorkerHandle>,
+    handles: Vec<WorkerHandle>,
     now: Now,
     readdress: Readdress,
     invented: BTreeMap<(u16, Address), [u8; 6]>,
@@ -119,7 +119,7 @@ fn plane(
         macs.push(mac.unwrap_or(made));
         readdress.push((mac.unwrap_or(made), mac.is_none()));
     }
-    let setup = lowering::setup(config, macs.len(), (stages, workers.into()), Secrets::FIXED);
+    let start_parameters = lowering::start_parameters(config, macs.len(), (stages, workers.into()), Secrets::FIXED);
     let rules = lowering::filters(config, None)?;
     let mut policy = lowering::policy(
         config,
@@ -132,7 +132,7 @@ fn plane(
     policy.senders = vec![[sender].into(); macs.len()];
     let routes = lowering::routes(config, &policy.interfaces)?;
     let limits = lowering::neighbour_limits(config);
-    let plane = ControlPlane::new(setup, policy, &routes, limits, workers.into(), Now::at(0))?;
+    let plane = ControlPlane::new(start_parameters, policy, &routes, limits, workers.into(), Now::at(0))?;
     Ok((plane, readdress))
 }
 
@@ -185,7 +185,7 @@ impl<'m> World<'m> {
             plane,
             workers: Vec::new(),
             wires: Vec::new(),
-            desks: Vec::new(),
+            handles: Vec::new(),
             now: Now::at(0),
             readdress,
             invented: BTreeMap::new(),
@@ -207,9 +207,9 @@ impl<'m> World<'m> {
                     .and_then(Option::take)
                     .unwrap_or_default()
             };
-            let (worker, desk) = world.plane.worker(own, Box::new(io), receives, memory, cycles)?;
+            let (worker, handle) = world.plane.worker(own, Box::new(io), receives, memory, cycles)?;
             world.workers.push(worker);
-            world.desks.push(desk);
+            world.handles.push(handle);
         }
         for neighbour in &config.neighbours {
             world.set_neighbour(neighbour.interface, neighbour.address.into(), neighbour.mac.bytes());
@@ -225,11 +225,11 @@ impl<'m> World<'m> {
             address,
             mac,
         };
-        if let (Some(desk), Some(worker)) = (self.desks.get(owner), self.workers.get_mut(owner)) {
+        if let (Some(handle), Some(worker)) = (self.handles.get(owner), self.workers.get_mut(owner)) {
             // The error is ignored: each round handles one request, and packets remain parked if the table is full.
-            let _ = desk.requests.try_send(request);
+            let _ = handle.requests.try_send(request);
             worker.round(self.now);
-            let _ = desk.replies.try_recv();
+            let _ = handle.replies.try_recv();
         }
     }
 
@@ -332,20 +332,20 @@ impl<'m> World<'m> {
                 break;
             }
         }
-        self.wires.iter().for_each(Wires::forget_sent);
+        self.wires.iter().for_each(Wires::discard_sent);
     }
 
     /// Scan all sessions and end the matching sessions. Each scan leaves the processor's caches in the same state, even
     /// if no session matches the filter.
     pub fn end_sessions(&mut self, filter: &Filter) {
-        for (worker, desk) in self.workers.iter_mut().zip(&self.desks) {
+        for (worker, handle) in self.workers.iter_mut().zip(&self.handles) {
             let request = Request::Clear {
                 cursor: Default::default(),
                 filter: *filter,
                 ended: 0,
             };
-            if desk.requests.try_send(request).is_ok() {
-                while desk.replies.try_recv().is_err() {
+            if handle.requests.try_send(request).is_ok() {
+                while handle.replies.try_recv().is_err() {
                     worker.round(self.now);
                     if let Some(recorder) = &mut self.recorder {
                         recorder.collect();
@@ -390,11 +390,11 @@ impl<'m> World<'m> {
 
     /// Start collecting the workers' alerts and records.
     pub fn record(&mut self) {
-        self.recorder = Some(Recorder::new(&mut self.desks));
+        self.recorder = Some(Recorder::new(&mut self.handles));
     }
 
     /// Return the alerts and records collected since the last call.
-    pub fn told(&mut self) -> Vec<Told> {
+    pub fn recorded(&mut self) -> Vec<EveEvent> {
         self.recorder.as_mut().map(Recorder::take).unwrap_or_default()
     }
 

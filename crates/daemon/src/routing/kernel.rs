@@ -16,7 +16,7 @@ use sluice_route::rib::Origin;
 use tokio::net::UnixDatagram;
 
 use super::namespace::within;
-use super::{Hearing, Patience, Routes, Shared, count, watched};
+use super::{Backoff, RouteFeed, Routes, Shared, count, watched};
 
 /// Settings of a listener for the kernel's routes.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub struct KernelSettings {
     /// Interface indexes in the namespace.
     pub links: Links,
     /// Time at which the engine's clock started.
-    pub began: Instant,
+    pub started_at: Instant,
 }
 
 /// Multicast groups as bits: RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_ROUTE and RTNLGRP_NEXTHOP. RTNLGRP_LINK,
@@ -47,17 +47,17 @@ const LONGEST: usize = 32 * 1024;
 const READS: usize = 16;
 
 /// Start a listener for the kernel's routing table. Must be called within the tokio runtime.
-pub fn listen(settings: KernelSettings, routes: Arc<dyn Routes>) -> Hearing {
-    let teller = RoutePeer {
+pub fn listen(settings: KernelSettings, routes: Arc<dyn Routes>) -> RouteFeed {
+    let route_peer = RoutePeer {
         origin: Origin::Kernel,
         table: MAIN_TABLE,
         links: settings.links,
     };
-    let times = (Duration::ZERO, Duration::ZERO, settings.began);
-    let shared = Arc::new(Shared::new(&settings.router, teller, times, routes));
+    let times = (Duration::ZERO, Duration::ZERO, settings.started_at);
+    let shared = Arc::new(Shared::new(&settings.router, route_peer, times, routes));
     let namespace = settings.namespace;
     let task = watched(shared.clone(), move |shared| run(shared, namespace.clone()));
-    Hearing {
+    RouteFeed {
         shared,
         task: tokio::spawn(task),
     }
@@ -109,12 +109,12 @@ enum End {
 }
 
 async fn run(shared: Arc<Shared>, namespace: Option<PathBuf>) {
-    let mut patience = Patience::new();
+    let mut backoff = Backoff::new();
     loop {
         let end = match open(namespace.as_deref()).and_then(UnixDatagram::from_std) {
             Ok(socket) => {
                 count(&shared.tally.connections, 1);
-                hear(&shared, &socket, &mut patience).await
+                receive(&shared, &socket, &mut backoff).await
             }
             Err(error) => error.into(),
         };
@@ -127,7 +127,7 @@ async fn run(shared: Arc<Shared>, namespace: Option<PathBuf>) {
             shared.name,
             place.display()
         );
-        tokio::time::sleep(patience.next()).await;
+        tokio::time::sleep(backoff.next()).await;
     }
 }
 
@@ -142,7 +142,7 @@ struct Listing {
 }
 
 /// Dump all tables, then process notifications. After a lost notification, the socket and its queue are discarded.
-async fn hear(shared: &Shared, socket: &UnixDatagram, patience: &mut Patience) -> End {
+async fn receive(shared: &Shared, socket: &UnixDatagram, backoff: &mut Backoff) -> End {
     let mut buffer = vec![0; LONGEST];
     let mut listing = Listing {
         next: LISTINGS.len(),
@@ -150,7 +150,7 @@ async fn hear(shared: &Shared, socket: &UnixDatagram, patience: &mut Patience) -
         again: None,
     };
     loop {
-        if let Err(end) = go_on(shared, socket, &mut listing, patience).await {
+        if let Err(end) = receive_changes(shared, socket, &mut listing, backoff).await {
             return end;
         }
         tokio::select! {
@@ -161,7 +161,7 @@ async fn hear(shared: &Shared, socket: &UnixDatagram, patience: &mut Patience) -
                 listing.is_outdated = true;
             }
         }
-        let read = shared.hear(|feed, rib, now| {
+        let read = shared.receive(|feed, rib, now| {
             let read = (0..READS).try_for_each(|_| {
                 let length = socket.try_recv(&mut buffer)?;
                 feed.follow(rib, buffer.get(..length).unwrap_or_default(), now);
@@ -190,11 +190,11 @@ async fn at(time: Option<Instant>) {
 }
 
 /// Request the next dump. If a change occurs during a dump, the dump is repeated afterwards.
-async fn go_on(
+async fn receive_changes(
     shared: &Shared,
     socket: &UnixDatagram,
     listing: &mut Listing,
-    patience: &mut Patience,
+    backoff: &mut Backoff,
 ) -> Result<(), End> {
     let listed = {
         let feed = &mut shared.state().feed;
@@ -213,8 +213,8 @@ async fn go_on(
                 shared.sweep().await;
                 shared.state().replay.settle();
                 match is_current {
-                    true => patience.reset(),
-                    false => listing.again = Some(Instant::now() + patience.next()),
+                    true => backoff.reset(),
+                    false => listing.again = Some(Instant::now() + backoff.next()),
                 }
             } else {
                 ask(socket, listing.next).await?;

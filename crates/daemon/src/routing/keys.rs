@@ -118,7 +118,7 @@ pub fn faults(config: &Config) -> Vec<Fault> {
                 let key = ["routers", &router.name, "fpm", "md5-key-files", &peer.to_string()];
                 faults.push(Fault {
                     key: key.map(str::to_owned).to_vec(),
-                    what: error.to_string(),
+                    description: error.to_string(),
                     hint: Some(error.hint()),
                 });
             }

@@ -25,7 +25,7 @@ pub(crate) use namespace::within;
 use peer::Refusals;
 pub use peer::{Peer, Refusal};
 use replay::Replay;
-pub(crate) use routers::Hearings;
+pub(crate) use routers::RouteFeeds;
 use server::FIRST_MESSAGE;
 pub use server::serve;
 
@@ -62,13 +62,13 @@ pub struct Settings {
     /// Interface names or indexes that the daemon uses.
     pub links: Links,
     /// Time at which the engine's clock started.
-    pub began: Instant,
+    pub started_at: Instant,
 }
 
 impl Settings {
     /// Default settings: only daemons on this host, two minutes of grace time, five seconds without data until a replay
     /// counts as complete, and the main table.
-    pub fn new(router: impl Into<String>, listen: Option<SocketAddr>, links: Links, began: Instant) -> Self {
+    pub fn new(router: impl Into<String>, listen: Option<SocketAddr>, links: Links, started_at: Instant) -> Self {
         Self {
             router: router.into(),
             listen,
@@ -81,7 +81,7 @@ impl Settings {
             quiet: Duration::from_secs(5),
             table: MAIN_TABLE,
             links,
-            began,
+            started_at,
         }
     }
 }
@@ -92,7 +92,7 @@ struct Tally {
     connections: AtomicU64,
     refused: Refusals,
     /// Time of the last log message about a rejected peer. This time limits the rate of messages about rejected peers.
-    complained: Mutex<Option<Duration>>,
+    last_warning: Mutex<Option<Duration>>,
     broken: AtomicU64,
     panics: AtomicU64,
     swept: AtomicU64,
@@ -104,7 +104,7 @@ fn count(counter: &AtomicU64, more: u64) {
 
 /// Status of a route feed.
 #[derive(Clone, Debug)]
-pub struct Standing {
+pub struct FeedStatus {
     /// Listening address. `None` until the socket is open.
     pub listens: Option<String>,
     /// Connected peer.
@@ -134,7 +134,7 @@ struct Shared {
     name: String,
     routes: Arc<dyn Routes>,
     origin: Origin,
-    began: Instant,
+    started_at: Instant,
     state: Mutex<State>,
     tally: Tally,
     /// Notifies the task that the daemon must send all routes again.
@@ -146,7 +146,7 @@ struct Shared {
 struct State {
     feed: Feed,
     /// Interface names or indexes in the namespace of the socket.
-    here: Links,
+    local_links: Links,
     replay: Replay,
     listens: Option<String>,
     peer: Option<Peer>,
@@ -155,22 +155,22 @@ struct State {
 }
 
 /// Minimum interval between log messages about rejected peers.
-const COMPLAINTS: Duration = Duration::from_secs(10);
+const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Maximum number of routes that are removed without a pause. API requests are served between two parts of the removal.
 const SLICE: usize = 2_000;
 
 impl Shared {
-    fn new(name: &str, teller: RoutePeer, times: (Duration, Duration, Instant), routes: Arc<dyn Routes>) -> Self {
-        let (grace, quiet, began) = times;
+    fn new(name: &str, route_peer: RoutePeer, times: (Duration, Duration, Instant), routes: Arc<dyn Routes>) -> Self {
+        let (grace, quiet, started_at) = times;
         Self {
             name: name.to_owned(),
             routes,
-            origin: teller.origin,
-            began,
+            origin: route_peer.origin,
+            started_at,
             state: Mutex::new(State {
-                here: teller.links.clone(),
-                feed: Feed::new(teller),
+                local_links: route_peer.links.clone(),
+                feed: Feed::new(route_peer),
                 replay: Replay::new(grace, quiet),
                 listens: None,
                 peer: None,
@@ -187,18 +187,18 @@ impl Shared {
     }
 
     fn now(&self) -> Duration {
-        self.began.elapsed()
+        self.started_at.elapsed()
     }
 
-    /// Count a rejected peer. At most one rejection is logged per [`COMPLAINTS`].
+    /// Count a rejected peer. At most one rejection is logged per [`WARNING_INTERVAL`].
     fn refuse(&self, peer: &Peer, refusal: Refusal) {
         self.tally.refused.add(refusal);
-        let (now, mut complained) = (
+        let (now, mut last_warning) = (
             self.now(),
-            self.tally.complained.lock().unwrap_or_else(PoisonError::into_inner),
+            self.tally.last_warning.lock().unwrap_or_else(PoisonError::into_inner),
         );
-        if complained.is_none_or(|before| now >= before + COMPLAINTS) {
-            *complained = Some(now);
+        if last_warning.is_none_or(|before| now >= before + WARNING_INTERVAL) {
+            *last_warning = Some(now);
             tracing::warn!(
                 "router {}: the FPM connection from {peer} is refused: {refusal}",
                 self.name
@@ -218,12 +218,12 @@ impl Shared {
     }
 
     /// Process received data. The callback `follow` passes the data to the feed.
-    fn hear<R>(&self, mut follow: impl FnMut(&mut Feed, &mut Rib, sluice_route::Time) -> R) -> Option<R> {
+    fn receive<R>(&self, mut follow: impl FnMut(&mut Feed, &mut Rib, sluice_route::Time) -> R) -> Option<R> {
         let (mut state, now, mut result) = (self.state(), self.now(), None);
         self.routes.change(&mut |rib| {
             result = Some(follow(&mut state.feed, rib, now.as_nanos() as u64));
         });
-        state.replay.hear(now);
+        state.replay.receive(now);
         result
     }
 
@@ -234,7 +234,7 @@ impl Shared {
             return;
         }
         self.routes.change(&mut |rib| {
-            rib.begin_replay(self.origin);
+            rib.start_replay(self.origin);
             stale = rib.stale(self.origin);
         });
         state.since = Some(self.now());
@@ -287,15 +287,15 @@ impl Shared {
     async fn deadline(&self) {
         let deadline = self.state().replay.deadline();
         match deadline {
-            Some(deadline) => tokio::time::sleep_until((self.began + deadline).into()).await,
+            Some(deadline) => tokio::time::sleep_until((self.started_at + deadline).into()).await,
             None => std::future::pending().await,
         }
     }
 
-    fn standing(&self) -> Standing {
+    fn status(&self) -> FeedStatus {
         let (state, tally, now) = (self.state(), &self.tally, self.now());
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Standing {
+        FeedStatus {
             listens: state.listens.clone(),
             peer: state.peer.clone(),
             state: state.replay.word(),
@@ -312,68 +312,68 @@ impl Shared {
 }
 
 /// Handle of a route feed's task. Dropping the handle aborts the task; the routes stay in the RIB.
-pub struct Hearing {
+pub struct RouteFeed {
     shared: Arc<Shared>,
     task: tokio::task::JoinHandle<()>,
 }
 
-impl Hearing {
+impl RouteFeed {
     /// Status of the feed.
-    pub fn standing(&self) -> Standing {
-        self.shared.standing()
+    pub fn status(&self) -> FeedStatus {
+        self.shared.status()
     }
 
     /// Set changed interface indexes. All routes are then requested again, to resolve them with the new indexes.
     pub fn set_links(&self, links: Links) {
         let mut state = self.shared.state();
-        if state.here == links {
+        if state.local_links == links {
             return;
         }
         // The interface names of a peer on another host do not depend on this host's interfaces.
-        if state.feed.peer().links == state.here {
+        if state.feed.peer().links == state.local_links {
             state.feed.set_links(links.clone());
             self.shared.again.notify_one();
         }
-        state.here = links;
+        state.local_links = links;
     }
 }
 
-impl Hearing {
+impl RouteFeed {
     /// Stop the feed and remove its routes.
     pub(crate) fn forget(&self) {
         let origin = self.shared.origin;
         self.task.abort();
         self.shared.routes.change(&mut |rib| {
-            rib.begin_replay(origin);
+            rib.start_replay(origin);
             rib.end_replay(origin, usize::MAX);
         });
     }
 }
 
-impl Drop for Hearing {
+impl Drop for RouteFeed {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
 /// Exponential back-off between attempts.
-struct Patience(Duration);
+struct Backoff(Duration);
 
-impl Patience {
-    const LEAST: Duration = Duration::from_millis(500);
-    const MOST: Duration = Duration::from_secs(30);
+impl Backoff {
+    const MIN: Duration = Duration::from_millis(500);
+    const MAX: Duration = Duration::from_secs(30);
 
     fn new() -> Self {
-        Self(Self::LEAST)
+        Self(Self::MIN)
     }
 
     fn reset(&mut self) {
-        self.0 = Self::LEAST;
+        self.0 = Self::MIN;
     }
 
     fn next(&mut self) -> Duration {
         let now = self.0;
-        self.0 = (now * 2).min(Self::MOST);
+        self.0 = (now * 2).min(Self::MAX);
         now
     }
 }
@@ -383,7 +383,7 @@ async fn watched<F>(shared: Arc<Shared>, mut task: impl FnMut(Arc<Shared>) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let mut patience = Patience::new();
+    let mut backoff = Backoff::new();
     loop {
         let mut running = Abort(tokio::spawn(task(shared.clone())));
         if let Err(error) = (&mut running.0).await
@@ -397,7 +397,7 @@ where
             );
             shared.lose("the connection is closed");
         }
-        tokio::time::sleep(patience.next()).await;
+        tokio::time::sleep(backoff.next()).await;
     }
 }
 

@@ -17,7 +17,7 @@ pub enum Peer {
 
 impl Peer {
     /// Whether the peer uses this host's interface names.
-    pub fn is_here(&self) -> bool {
+    pub fn is_local(&self) -> bool {
         match self {
             Self::Host(peer) => peer.ip().to_canonical().is_loopback(),
             Self::User(_) => true,
@@ -61,7 +61,7 @@ impl Refusal {
         }
     }
 
-    fn said(self) -> &'static str {
+    fn description(self) -> &'static str {
         match self {
             Self::NotNamed => "the peer is not listed in `peers` or `users`",
             Self::Silent => "the first message of the peer did not arrive in time",
@@ -73,7 +73,7 @@ impl Refusal {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.said())
+        f.write_str(self.description())
     }
 }
 
@@ -95,7 +95,7 @@ impl Refusals {
 
 impl Settings {
     /// Whether a peer is allowed.
-    pub fn hears(&self, peer: &Peer) -> bool {
+    pub fn accepts(&self, peer: &Peer) -> bool {
         match peer {
             Peer::Host(peer) => self.peers.contains(&peer.ip().to_canonical()),
             Peer::User(user) => {
@@ -142,10 +142,10 @@ mod tests {
             ..Settings::new("blue", None, Links::Foreign, Instant::now())
         };
         let own = rustix::process::geteuid().as_raw();
-        assert!([0, own, 4711].iter().all(|&user| settings.hears(&Peer::User(user))));
-        assert!(!settings.hears(&Peer::User(4712)));
+        assert!([0, own, 4711].iter().all(|&user| settings.accepts(&Peer::User(user))));
+        assert!(!settings.accepts(&Peer::User(4712)));
         let host = |text: &str| Peer::Host(text.parse().unwrap());
-        assert!(settings.hears(&host("[::ffff:127.0.0.1]:9")) && settings.hears(&host("[::1]:9")));
-        assert!(!settings.hears(&host("192.0.2.1:9")));
+        assert!(settings.accepts(&host("[::ffff:127.0.0.1]:9")) && settings.accepts(&host("[::1]:9")));
+        assert!(!settings.accepts(&host("192.0.2.1:9")));
     }
 }

@@ -9,13 +9,13 @@ enum State {
     /// The daemon is sending all of its routes. `before` is the number of stale routes when the daemon connected.
     Replaying {
         since: Duration,
-        heard: Duration,
+        last_received: Duration,
         before: usize,
     },
     /// The daemon has sent all routes.
     Settled,
     /// The daemon has disconnected.
-    Gone { since: Duration },
+    Disconnected { since: Duration },
     /// The daemon has never connected, or its routes have been removed.
     Absent,
 }
@@ -48,15 +48,15 @@ impl Replay {
     pub fn begin(&mut self, now: Duration, stale: usize) {
         self.state = State::Replaying {
             since: now,
-            heard: now,
+            last_received: now,
             before: stale,
         };
     }
 
     /// The daemon has sent data.
-    pub fn hear(&mut self, now: Duration) {
-        if let State::Replaying { heard, .. } = &mut self.state {
-            *heard = now;
+    pub fn receive(&mut self, now: Duration) {
+        if let State::Replaying { last_received, .. } = &mut self.state {
+            *last_received = now;
         }
     }
 
@@ -67,21 +67,23 @@ impl Replay {
 
     /// The daemon has disconnected.
     pub fn lose(&mut self, now: Duration) {
-        self.state = State::Gone { since: now };
+        self.state = State::Disconnected { since: now };
     }
 
     /// Time of the next check whether stale routes must be removed.
     pub fn deadline(&self) -> Option<Duration> {
         match self.state {
-            State::Replaying { since, heard, .. } => {
-                let (grace, quiet) = (since + self.grace, heard + self.quiet);
-                Some(if heard + self.quiet < since + self.grace {
+            State::Replaying {
+                since, last_received, ..
+            } => {
+                let (grace, quiet) = (since + self.grace, last_received + self.quiet);
+                Some(if last_received + self.quiet < since + self.grace {
                     quiet
                 } else {
                     grace
                 })
             }
-            State::Gone { since } => Some(since + self.grace),
+            State::Disconnected { since } => Some(since + self.grace),
             State::Settled | State::Absent => None,
         }
     }
@@ -89,7 +91,7 @@ impl Replay {
     /// Latest time at which stale routes are removed.
     pub fn end(&self) -> Option<Duration> {
         match self.state {
-            State::Replaying { since, .. } | State::Gone { since } => Some(since + self.grace),
+            State::Replaying { since, .. } | State::Disconnected { since } => Some(since + self.grace),
             State::Settled | State::Absent => None,
         }
     }
@@ -98,21 +100,27 @@ impl Replay {
     /// called again after each deadline.
     pub fn is_over(&mut self, now: Duration, stale: usize) -> bool {
         let (over, next) = match self.state {
-            State::Replaying { since, heard, before } => {
-                let complete = stale <= before / SHARE && now >= heard + self.quiet;
+            State::Replaying {
+                since,
+                last_received,
+                before,
+            } => {
+                let complete = stale <= before / SHARE && now >= last_received + self.quiet;
                 (complete || now >= since + self.grace, State::Settled)
             }
-            State::Gone { since } => (now >= since + self.grace, State::Absent),
+            State::Disconnected { since } => (now >= since + self.grace, State::Absent),
             State::Settled | State::Absent => (false, self.state),
         };
         if over {
             self.state = next;
-        } else if let State::Replaying { since, heard, .. } = &mut self.state
-            && now >= *heard + self.quiet
+        } else if let State::Replaying {
+            since, last_received, ..
+        } = &mut self.state
+            && now >= *last_received + self.quiet
         {
             // The daemon sends no data, but too many routes are stale. If no more data arrives, the stale routes are
             // removed at the end of the grace period.
-            *heard = (*since + self.grace).max(now);
+            *last_received = (*since + self.grace).max(now);
         }
         over
     }
@@ -122,7 +130,7 @@ impl Replay {
         match self.state {
             State::Replaying { .. } => "replaying",
             State::Settled => "settled",
-            State::Gone { .. } => "gone",
+            State::Disconnected { .. } => "gone",
             State::Absent => "absent",
         }
     }
@@ -144,7 +152,7 @@ mod tests {
     fn silence_ends_a_replay_that_brought_back_nearly_all() {
         let mut replay = replay();
         replay.begin(at(100), 1_000);
-        replay.hear(at(103));
+        replay.receive(at(103));
         assert_eq!((Some(at(108)), Some(at(220))), (replay.deadline(), replay.end()));
         assert!(!replay.is_over(at(107), 100));
         assert!(replay.is_over(at(108), 100));
@@ -159,7 +167,7 @@ mod tests {
         assert!(!replay.is_over(at(105), 900));
         assert_eq!(Some(at(220)), replay.deadline());
         // The BGP peers of the routing daemon connect.
-        replay.hear(at(150));
+        replay.receive(at(150));
         assert_eq!(Some(at(155)), replay.deadline());
         assert!(!replay.is_over(at(155), 101));
         assert!(!replay.is_over(at(219), 101));

@@ -9,7 +9,7 @@ use sluice_route::RouterIndex;
 use sluice_route::feed::Links;
 use sluice_route::rib::Rib;
 
-use super::{Hearing, KernelSettings, Routes, Settings, Standing, listen, serve};
+use super::{FeedStatus, KernelSettings, RouteFeed, Routes, Settings, listen, serve};
 use crate::control::Control;
 use crate::host::{KernelLink, namespace_name};
 
@@ -32,25 +32,25 @@ impl Routes for OfRouter {
 }
 
 /// A running route feed, with its settings at the start.
-struct Heard<S> {
+struct ConfiguredFeed<S> {
     settings: S,
-    hearing: Hearing,
+    route_feed: RouteFeed,
 }
 
 /// Route feeds of each router.
 #[derive(Default)]
-pub(crate) struct Hearings {
-    fpm: BTreeMap<String, Heard<(Fpm, bool)>>,
-    kernel: BTreeMap<String, Heard<()>>,
+pub(crate) struct RouteFeeds {
+    fpm: BTreeMap<String, ConfiguredFeed<(Fpm, bool)>>,
+    kernel: BTreeMap<String, ConfiguredFeed<()>>,
 }
 
-impl Hearings {
+impl RouteFeeds {
     /// Start and stop route feeds according to the running configuration. Unchanged feeds are not restarted.
     pub(crate) fn follow(&mut self, control: &Arc<Control>) {
         let config = control.config();
         let named = || config.routers.iter().filter(|router| !router.name.is_empty());
         let fpm = named().filter_map(|router| Some((router.name.as_str(), (router.fpm.clone()?, router.daemon))));
-        let (control, began) = (Arc::downgrade(control), control.began);
+        let (control, started_at) = (Arc::downgrade(control), control.started_at);
         let routes = |name: &str| OfRouter {
             control: control.clone(),
             name: name.to_owned(),
@@ -67,7 +67,7 @@ impl Hearings {
                     .collect(),
                 socket: fpm.socket.as_ref().map(PathBuf::from),
                 users: fpm.users.clone(),
-                ..Settings::new(name, fpm.listen, Links::Foreign, began)
+                ..Settings::new(name, fpm.listen, Links::Foreign, started_at)
             };
             serve(settings, Arc::new(routes(name)))
         });
@@ -79,29 +79,29 @@ impl Hearings {
                 router: name.to_owned(),
                 namespace: Some(namespace(name)),
                 links: Links::Foreign,
-                began,
+                started_at,
             };
             listen(settings, Arc::new(routes(name)))
         });
     }
 
     /// Status of a router's FPM and kernel feeds.
-    pub(crate) fn standings(&self, router: &str) -> [Option<Standing>; 2] {
-        let fpm = self.fpm.get(router).map(|heard| heard.hearing.standing());
-        [fpm, self.kernel.get(router).map(|heard| heard.hearing.standing())]
+    pub(crate) fn statuses(&self, router: &str) -> [Option<FeedStatus>; 2] {
+        let fpm = self.fpm.get(router).map(|feed| feed.route_feed.status());
+        [fpm, self.kernel.get(router).map(|feed| feed.route_feed.status())]
     }
 
     /// Update the kernel interface indexes of namespaces. A feed requests all routes again if its indexes have changed.
-    pub(crate) fn know(&self, links: &[KernelLink]) {
+    pub(crate) fn set_links(&self, links: &[KernelLink]) {
         let of_router = |name: &str| {
             let own = links.iter().filter(|link| link.router == name);
             Links::Numbered(own.map(|link| (link.link, link.index)).collect())
         };
-        for (name, heard) in self.fpm.iter().filter(|(_, heard)| heard.settings.1) {
-            heard.hearing.set_links(of_router(name));
+        for (name, feed) in self.fpm.iter().filter(|(_, feed)| feed.settings.1) {
+            feed.route_feed.set_links(of_router(name));
         }
-        for (name, heard) in &self.kernel {
-            heard.hearing.set_links(of_router(name));
+        for (name, feed) in &self.kernel {
+            feed.route_feed.set_links(of_router(name));
         }
     }
 }
@@ -113,21 +113,21 @@ fn namespace(router: &str) -> PathBuf {
 
 /// Stop feeds that were removed or changed, and start new ones.
 fn settle<S: Clone + PartialEq>(
-    heard: &mut BTreeMap<String, Heard<S>>,
+    feed: &mut BTreeMap<String, ConfiguredFeed<S>>,
     wanted: BTreeMap<&str, S>,
-    begin: impl Fn(&str, &S) -> Hearing,
+    start: impl Fn(&str, &S) -> RouteFeed,
 ) {
-    heard.retain(|name, heard| {
-        let stays = wanted.get(name.as_str()) == Some(&heard.settings);
+    feed.retain(|name, feed| {
+        let stays = wanted.get(name.as_str()) == Some(&feed.settings);
         if !stays {
             tracing::info!("router {name}: the source of routes has changed or was removed");
-            heard.hearing.forget();
+            feed.route_feed.forget();
         }
         stays
     });
     for (name, settings) in wanted {
-        heard.entry(name.to_owned()).or_insert_with(|| Heard {
-            hearing: begin(name, &settings),
+        feed.entry(name.to_owned()).or_insert_with(|| ConfiguredFeed {
+            route_feed: start(name, &settings),
             settings,
         });
     }

@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::namespace::within;
 use super::peer::{Peer, Refusal};
-use super::{Hearing, Patience, Routes, Settings, Shared, count, keys, watched};
+use super::{Backoff, RouteFeed, Routes, Settings, Shared, count, keys, watched};
 use crate::socket::Socket;
 
 /// Number of bytes per read. One read contains about 600 routes, which the control thread processes in 1 to 2 ms.
@@ -37,17 +37,17 @@ const WAITING: usize = 16;
 pub(super) const FIRST_MESSAGE: Duration = Duration::from_secs(30);
 
 /// Start the FPM server of a router; must be called within the tokio runtime.
-pub fn serve(settings: Settings, routes: Arc<dyn Routes>) -> Hearing {
-    let teller = RoutePeer {
+pub fn serve(settings: Settings, routes: Arc<dyn Routes>) -> RouteFeed {
+    let route_peer = RoutePeer {
         origin: Origin::Fpm,
         table: settings.table,
         links: settings.links.clone(),
     };
-    let times = (settings.grace, settings.quiet, settings.began);
-    let shared = Arc::new(Shared::new(&settings.router, teller, times, routes));
+    let times = (settings.grace, settings.quiet, settings.started_at);
+    let shared = Arc::new(Shared::new(&settings.router, route_peer, times, routes));
     let settings = Arc::new(settings);
     let task = watched(shared.clone(), move |shared| run(shared, settings.clone()));
-    Hearing {
+    RouteFeed {
         shared,
         task: tokio::spawn(task),
     }
@@ -69,7 +69,7 @@ enum End {
 }
 
 /// Listening sockets.
-struct Door {
+struct Listeners {
     hosts: Option<TcpListener>,
     users: Option<(UnixListener, Socket)>,
 }
@@ -86,32 +86,32 @@ enum Event {
     Accepted(io::Result<(Box<dyn AsyncRead + Send + Unpin>, Peer)>),
     Introduced(Result<Connection, (Peer, Refusal)>),
     /// The connection in use has received data or has ended.
-    Heard(Option<End>),
+    Received(Option<End>),
     Due,
     TakeOver,
 }
 
 async fn run(shared: Arc<Shared>, settings: Arc<Settings>) {
-    let door = Door::open(&shared, &settings).await;
+    let listeners = Listeners::open(&shared, &settings).await;
     let (mut current, mut next): (Option<Connection>, Option<Connection>) = (None, None);
     let mut waiting = Waiting::default();
-    let (mut patience, mut not_before) = (Patience::new(), Instant::now());
-    let (mut takeovers, mut take_over_at) = (Patience::new(), Instant::now());
+    let (mut backoff, mut not_before) = (Backoff::new(), Instant::now());
+    let (mut takeovers, mut take_over_at) = (Backoff::new(), Instant::now());
     loop {
         let event = tokio::select! {
-            accepted = async { sleep_until(not_before).await; door.accept().await } => Event::Accepted(accepted),
+            accepted = async { sleep_until(not_before).await; listeners.accept().await } => Event::Accepted(accepted),
             introduced = waiting.next() => Event::Introduced(introduced),
-            heard = read(&shared, &mut current) => Event::Heard(heard),
+            received = read(&shared, &mut current) => Event::Received(received),
             () = shared.deadline() => Event::Due,
             () = shared.again.notified(), if current.is_some() => {
-                Event::Heard(Some(End::Closed("interfaces have changed, so the daemon must reconnect and send all \
+                Event::Received(Some(End::Closed("interfaces have changed, so the daemon must reconnect and send all \
                      routes again".into())))
             }
             () = sleep_until(take_over_at), if next.is_some() => Event::TakeOver,
         };
         let ended = match event {
             Event::Accepted(Ok((stream, peer))) => {
-                match settings.hears(&peer) {
+                match settings.accepts(&peer) {
                     true => waiting.add(&shared, stream, peer),
                     false => shared.refuse(&peer, Refusal::NotNamed),
                 }
@@ -120,11 +120,11 @@ async fn run(shared: Arc<Shared>, settings: Arc<Settings>) {
             // The probable cause is that no file descriptor is available.
             Event::Accepted(Err(error)) => {
                 tracing::warn!("router {}: no connection can be accepted: {error}", shared.name);
-                not_before = Instant::now() + patience.next();
+                not_before = Instant::now() + backoff.next();
                 None
             }
             Event::Introduced(Ok(connection)) => {
-                patience.reset();
+                backoff.reset();
                 next = Some(connection);
                 None
             }
@@ -132,14 +132,14 @@ async fn run(shared: Arc<Shared>, settings: Arc<Settings>) {
                 shared.refuse(&peer, refusal);
                 None
             }
-            Event::Heard(ended) => ended,
+            Event::Received(ended) => ended,
             Event::Due => {
                 shared.sweep_if_due().await;
                 None
             }
             // The delay prevents two daemons that reconnect in turn from replacing each other's routes continuously.
             Event::TakeOver => {
-                if Instant::now() > take_over_at + 2 * Patience::MOST {
+                if Instant::now() > take_over_at + 2 * Backoff::MAX {
                     takeovers.reset();
                 }
                 take_over_at = Instant::now() + takeovers.next();
@@ -149,7 +149,7 @@ async fn run(shared: Arc<Shared>, settings: Arc<Settings>) {
         if let Some(end) = ended {
             current = None;
             if let End::Broken(_) = end {
-                not_before = Instant::now() + patience.next();
+                not_before = Instant::now() + backoff.next();
             }
             lose(&shared, end);
         }
@@ -182,24 +182,24 @@ fn lose(shared: &Shared, end: End) {
     shared.lose(&reason);
 }
 
-impl Door {
+impl Listeners {
     /// Open the listening sockets. Retry after a failure, because the router may get the address later.
     async fn open(shared: &Shared, settings: &Settings) -> Self {
-        let mut patience = Patience::new();
+        let mut backoff = Backoff::new();
         loop {
             match Self::try_open(settings) {
-                Ok(door) => {
-                    let host = door.hosts.as_ref().and_then(|hosts| hosts.local_addr().ok());
+                Ok(listeners) => {
+                    let host = listeners.hosts.as_ref().and_then(|hosts| hosts.local_addr().ok());
                     let host = host.map(|host| host.to_string());
                     let users = settings.socket.as_ref().map(|path| path.display().to_string());
                     let at = [host, users].into_iter().flatten().collect::<Vec<_>>().join(" ");
                     tracing::info!("router {}: listening for FPM at {at}", shared.name);
                     shared.state().listens = Some(at);
-                    return door;
+                    return listeners;
                 }
                 Err(error) => {
                     tracing::warn!("router {}: can't listen for FPM: {error}", shared.name);
-                    tokio::time::sleep(patience.next()).await;
+                    tokio::time::sleep(backoff.next()).await;
                 }
             }
         }
@@ -320,8 +320,8 @@ fn begin(shared: &Shared, peer: &Peer) {
     {
         let mut state = shared.state();
         // Interface names of another host are not valid on this host.
-        let links = match peer.is_here() {
-            true => state.here.clone(),
+        let links = match peer.is_local() {
+            true => state.local_links.clone(),
             false => Links::Foreign,
         };
         if state.feed.peer().links != links {
@@ -359,7 +359,7 @@ async fn read(shared: &Shared, connection: &mut Option<Connection>) -> Option<En
 
 /// Process all complete messages.
 fn follow(shared: &Shared, frames: &mut FrameBuffer) -> Option<End> {
-    let followed = shared.hear(|feed, rib, now| {
+    let followed = shared.receive(|feed, rib, now| {
         while let Some(frame) = frames.take()? {
             feed.follow(rib, frame, now);
         }

@@ -52,13 +52,13 @@ impl Routes for Router {
 
 struct World {
     router: Arc<Router>,
-    hearing: Hearing,
+    route_feed: RouteFeed,
 }
 
-async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+async fn until(description: &str, mut condition: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !condition() {
-        assert!(begin.elapsed() < LIMIT, "waited for {what}");
+        assert!(begin.elapsed() < LIMIT, "waited for {description}");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
@@ -85,16 +85,16 @@ impl World {
             quiet: LONG,
             ..settings
         };
-        let hearing = serve(change(settings), router.clone());
-        until("the server to listen", || hearing.standing().listens.is_some()).await;
-        Self { router, hearing }
+        let route_feed = serve(change(settings), router.clone());
+        until("the server to listen", || route_feed.status().listens.is_some()).await;
+        Self { router, route_feed }
     }
 
     async fn connect(&self) -> TcpStream {
-        let before = self.hearing.standing().connections;
-        let listens = self.hearing.standing().listens.unwrap();
+        let before = self.route_feed.status().connections;
+        let listens = self.route_feed.status().listens.unwrap();
         let stream = TcpStream::connect(listens).await.unwrap();
-        until("the connection", || self.hearing.standing().connections > before).await;
+        until("the connection", || self.route_feed.status().connections > before).await;
         stream
     }
 
@@ -135,9 +135,9 @@ async fn routes_follow_the_daemon_in_pieces_of_any_size() {
         tokio::task::yield_now().await;
     }
     world.until_routes(&["10.9.1.0/24", "10.9.3.0/24"]).await;
-    let standing = world.hearing.standing();
-    assert_eq!((3, 1), (standing.counts.offered, standing.counts.withdrawn));
-    assert_eq!("replaying", standing.state);
+    let status = world.route_feed.status();
+    assert_eq!((3, 1), (status.counts.offered, status.counts.withdrawn));
+    assert_eq!("replaying", status.state);
 }
 
 #[tokio::test]
@@ -147,13 +147,13 @@ async fn routes_of_a_daemon_that_is_gone_stay_for_the_grace_period_and_go_then()
     daemon.write_all(&route(1)).await.unwrap();
     world.until_routes(&["10.9.1.0/24"]).await;
     drop(daemon);
-    until("the end to be noticed", || world.hearing.standing().peer.is_none()).await;
+    until("the end to be noticed", || world.route_feed.status().peer.is_none()).await;
     assert_eq!(
         ("gone", vec!["10.9.1.0/24".to_owned()]),
-        (world.hearing.standing().state, world.routes())
+        (world.route_feed.status().state, world.routes())
     );
     world.until_routes(&[]).await;
-    assert_eq!(1, world.hearing.standing().swept);
+    assert_eq!(1, world.route_feed.status().swept);
 }
 
 #[tokio::test]
@@ -163,13 +163,13 @@ async fn replay_of_the_same_table_changes_nothing_and_what_it_lacks_goes_with_si
     let all: Vec<u8> = (0..40).flat_map(route).collect();
     daemon.write_all(&all).await.unwrap();
     until("all routes", || world.routes().len() == 40).await;
-    until("the replay to be over", || world.hearing.standing().state == "settled").await;
+    until("the replay to be over", || world.route_feed.status().state == "settled").await;
     drop(daemon);
-    until("the end to be noticed", || world.hearing.standing().peer.is_none()).await;
+    until("the end to be noticed", || world.route_feed.status().peer.is_none()).await;
     let mut daemon = world.connect().await;
     let again: Vec<u8> = (1..40).flat_map(route).collect();
     daemon.write_all(&again).await.unwrap();
-    until("the replay to be over", || world.hearing.standing().state == "settled").await;
+    until("the replay to be over", || world.route_feed.status().state == "settled").await;
     assert_eq!(39, world.routes().len());
     assert_eq!(41, world.router.rib.lock().unwrap().1.changes);
 }
@@ -201,7 +201,7 @@ async fn daemon_that_speaks_last_is_followed_and_the_one_before_is_ended() {
     second.write_all(&route(2)).await.unwrap();
     world.until_routes(&["10.9.1.0/24", "10.9.2.0/24"]).await;
     assert_eq!(0, first.read(&mut [0; 1]).await.unwrap_or(0));
-    assert_eq!("replaying", world.hearing.standing().state);
+    assert_eq!("replaying", world.route_feed.status().state);
     // The next change of the connection in use is delayed.
     let mut third = world.connect().await;
     third.write_all(&route(3)).await.unwrap();
@@ -213,7 +213,7 @@ async fn daemon_that_speaks_last_is_followed_and_the_one_before_is_ended() {
 }
 
 fn refused(world: &World, refusal: Refusal) -> u64 {
-    world.hearing.standing().refused[refusal as usize]
+    world.route_feed.status().refused[refusal as usize]
 }
 
 #[tokio::test]
@@ -223,7 +223,7 @@ async fn host_that_is_not_named_and_one_that_speaks_otherwise_are_refused() {
         ..settings
     })
     .await;
-    let listens = world.hearing.standing().listens.unwrap();
+    let listens = world.route_feed.status().listens.unwrap();
     let mut stranger = TcpStream::connect(&listens).await.unwrap();
     assert_eq!(0, stranger.read(&mut [0; 1]).await.unwrap_or(0));
     assert_eq!(1, refused(&world, Refusal::NotNamed));
@@ -232,7 +232,7 @@ async fn host_that_is_not_named_and_one_that_speaks_otherwise_are_refused() {
     let mut named = socket.connect(listens.parse().unwrap()).await.unwrap();
     named.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
     until("the refusal", || refused(&world, Refusal::NotFpm) == 1).await;
-    assert_eq!(1, world.hearing.standing().connections);
+    assert_eq!(1, world.route_feed.status().connections);
 }
 
 /// A connection to an address, signed with a TCP-MD5 key or unsigned.
@@ -268,8 +268,8 @@ async fn peer_with_a_key_is_heard_by_what_it_signs_and_without_it_or_by_another_
         })
         .await;
         let port = world
-            .hearing
-            .standing()
+            .route_feed
+            .status()
             .listens
             .unwrap()
             .parse::<SocketAddr>()
@@ -280,7 +280,7 @@ async fn peer_with_a_key_is_heard_by_what_it_signs_and_without_it_or_by_another_
             let refused = signed(at, key).await.map_err(|error| error.kind());
             assert_eq!(Some(ErrorKind::TimedOut), refused.err(), "{listen} {key:?}");
         }
-        assert_eq!(0, world.hearing.standing().connections);
+        assert_eq!(0, world.route_feed.status().connections);
         let mut daemon = signed(at, Some(b"the key")).await.unwrap();
         daemon.write_all(&route(1)).await.unwrap();
         world.until_routes(&["10.9.1.0/24"]).await;
@@ -300,7 +300,7 @@ async fn daemon_is_heard_by_a_unix_socket() {
     let mut daemon = tokio::net::UnixStream::connect(&path).await.unwrap();
     daemon.write_all(&route(1)).await.unwrap();
     world.until_routes(&["10.9.1.0/24"]).await;
-    let peer = world.hearing.standing().peer;
+    let peer = world.route_feed.status().peer;
     assert_eq!(Some(Peer::User(rustix::process::geteuid().as_raw())), peer);
 }
 
@@ -314,9 +314,9 @@ async fn connection_that_is_not_understood_is_ended_and_counted_and_another_one_
         .unwrap();
     let end = daemon.read(&mut [0; 1]).await;
     assert!(
-        end.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset) || world.hearing.standing().peer.is_none()
+        end.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset) || world.route_feed.status().peer.is_none()
     );
-    assert_eq!(1, world.hearing.standing().broken);
+    assert_eq!(1, world.route_feed.status().broken);
     // Existing routes stay, as after a disconnect of the daemon.
     world.until_routes(&["10.9.1.0/24"]).await;
     let mut daemon = world.connect().await;
@@ -332,9 +332,9 @@ async fn panic_ends_the_connection_and_the_next_one_is_served() {
     world.until_routes(&["10.9.1.0/24"]).await;
     world.router.trips.store(true, Ordering::Relaxed);
     daemon.write_all(&route(2)).await.unwrap();
-    until("the panic", || world.hearing.standing().panics == 1).await;
+    until("the panic", || world.route_feed.status().panics == 1).await;
     until("the server to listen again", || {
-        world.hearing.standing().listens.is_some()
+        world.route_feed.status().listens.is_some()
     })
     .await;
     let mut daemon = world.connect().await;
@@ -348,7 +348,7 @@ async fn interfaces_that_change_make_the_daemon_tell_everything_again() {
     let mut daemon = world.connect().await;
     daemon.write_all(&route(1)).await.unwrap();
     world.until_routes(&["10.9.1.0/24"]).await;
-    world.hearing.set_links(Links::Numbered(BTreeMap::from([(3, 7)])));
+    world.route_feed.set_links(Links::Numbered(BTreeMap::from([(3, 7)])));
     assert_eq!(0, daemon.read(&mut [0; 1]).await.unwrap_or(0));
     let mut daemon = world.connect().await;
     daemon.write_all(&route(1)).await.unwrap();

@@ -64,16 +64,16 @@ impl<'a> Datagram<'a> {
             return None;
         }
         let header = Ipv4::new(frame.get(ethernet::LENGTH..)?)?;
-        let (begin, end) = (header.header_length(), usize::from(header.total_length()));
+        let (start, end) = (header.header_length(), usize::from(header.total_length()));
         let whole = header.version_length() >> 4 == 4
-            && begin >= ipv4::LENGTH
+            && start >= ipv4::LENGTH
             && header.protocol() == protocol::UDP
             && header.fragment() & !ipv4::DONT_FRAGMENT == 0
             && header.has_valid_checksum();
         if !whole {
             return None;
         }
-        let bytes = frame.get(ethernet::LENGTH + begin..ethernet::LENGTH + end)?;
+        let bytes = frame.get(ethernet::LENGTH + start..ethernet::LENGTH + end)?;
         let datagram = Udp::new(bytes)?;
         let bytes = bytes.get(..usize::from(datagram.length()))?;
         let address = |bits, port| SocketAddrV4::new(Ipv4Addr::from_bits(bits), port);
@@ -96,12 +96,12 @@ impl<'a> Datagram<'a> {
 }
 
 /// Maximum number of tags that are parsed. A frame with more tags belongs to no site.
-const MOST_TAGS: usize = 3;
+const MAX_TAGS: usize = 3;
 
 /// VLAN IDs of a frame, the outermost first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TagNumbers {
-    numbers: [u16; MOST_TAGS],
+    numbers: [u16; MAX_TAGS],
     count: usize,
 }
 
@@ -116,7 +116,7 @@ impl TagNumbers {
 /// the frame without tags.
 pub fn plain<'a>(frame: &'a [u8], buffer: &'a mut Vec<u8>) -> (TagNumbers, &'a [u8]) {
     let mut tags = TagNumbers {
-        numbers: [0; MOST_TAGS],
+        numbers: [0; MAX_TAGS],
         count: 0,
     };
     for (place, number) in (0..).zip(&mut tags.numbers) {

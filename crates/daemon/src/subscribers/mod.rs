@@ -10,11 +10,11 @@ pub mod service;
 mod thread;
 pub mod virtual_mac;
 
-pub use thread::{Heard, HostPort, Inbox, Queues, Subscribers, SubscribersError};
+pub use thread::{HostPort, Inbox, InboxReceiver, Queues, Subscribers, SubscribersError};
 
 /// Index of a subscriber's site. Inside addresses belong to the context of the site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Site(pub u32);
 
 /// Maximum number of sites.
-pub const MOST_SITES: u32 = 131_072;
+pub const MAX_SITES: u32 = 131_072;

@@ -12,7 +12,7 @@ const KIND: u8 = 0b11;
 const LOCAL_UNICAST: u8 = 0b10;
 
 /// Minimum number of bits in which the addresses of sites can differ.
-const LEAST_BITS: usize = 24;
+const MIN_BITS: usize = 24;
 
 /// Maximum number of candidate addresses that are tried for a site.
 const TRIES: u64 = 64;
@@ -78,7 +78,7 @@ impl VirtualMacs {
     /// The prefix is too long, or not the prefix of locally administered unicast addresses.
     pub fn new(key: Secret, prefix: &[u8]) -> Result<Self, VirtualMacError> {
         let kind = prefix.first().is_none_or(|byte| byte & KIND == LOCAL_UNICAST);
-        if !kind || 8 * (6 - prefix.len().min(6)) < LEAST_BITS {
+        if !kind || 8 * (6 - prefix.len().min(6)) < MIN_BITS {
             return Err(VirtualMacError::Prefix);
         }
         Ok(Self {

@@ -69,7 +69,7 @@ impl Uplinks {
     fn due(&mut self, probes: &Probes, now: Duration) -> Vec<Probe> {
         let mut due = Vec::new();
         for (place, watched) in self.watched.iter_mut().enumerate() {
-            if watched.begin(now) {
+            if watched.start(now) {
                 // Replies to the previous request must not count for this check.
                 (0..watched.targets.len()).for_each(|k| probes.forget(place * TARGETS + k));
             }
@@ -186,14 +186,14 @@ fn has_route(rib: &Rib, uplink: &Uplink) -> bool {
     };
     let net = route.net();
     let is_gateway = |address: Address| uplink.gateways.contains(&IpAddr::from(address));
-    let leads = |way: OfferedNextHop| match way {
+    let leads = |next_hop: OfferedNextHop| match next_hop {
         OfferedNextHop::Gateway { interface, address } => interface == uplink.interface && is_gateway(address),
         OfferedNextHop::Via(address) => is_gateway(address),
         OfferedNextHop::Attached(_) | OfferedNextHop::Local(_) | OfferedNextHop::Drop(_) => false,
     };
     let offers = rib.get(Prefix::new(net.addr().into(), net.prefix_len()));
-    let told = offers.iter().filter(|shown| shown.origin.is_learned());
-    told.flat_map(|shown| shown.hops).any(|hop| leads(hop.way))
+    let learned = offers.iter().filter(|shown| shown.origin.is_learned());
+    learned.flat_map(|shown| shown.hops).any(|hop| leads(hop.next_hop))
 }
 
 impl Control {
@@ -205,7 +205,7 @@ impl Control {
                 tokio::time::sleep(IDLE).await;
                 continue;
             }
-            let (now, probes) = (self.began.elapsed(), self.plane().snapshot().probes.clone());
+            let (now, probes) = (self.started_at.elapsed(), self.plane().snapshot().probes.clone());
             let due = {
                 let mut uplinks = self.uplinks();
                 uplinks.follow(&config.uplinks, &probes, now);
@@ -213,13 +213,13 @@ impl Control {
             };
             for probe in due {
                 probes.expect(&probe);
-                if matches!(self.ask_owner(Request::Probe(probe)).await, Ok(Reply::Done)) {
+                if matches!(self.request_owner(Request::Probe(probe)).await, Ok(Reply::Done)) {
                     self.uplinks().sent(probe.number);
                 }
             }
             {
                 let (mut uplinks, mut plane) = (self.uplinks(), self.plane());
-                uplinks.judge(&mut plane, self.began.elapsed());
+                uplinks.judge(&mut plane, self.started_at.elapsed());
             }
             tokio::time::sleep(PERIOD).await;
         }
@@ -289,21 +289,21 @@ mod tests {
             (Origin::Fpm, "198.20.0.0", by(1, 1), false),
             (Origin::Static, "198.18.0.0", by(1, 1), false),
         ];
-        for (origin, network, way, expected) in cases {
+        for (origin, network, next_hop, expected) in cases {
             let mut rib = Rib::new(Settings::default(), [1, 2]);
             let offer = Offer {
                 origin,
                 protocol: 0,
                 distance: 20,
                 metric: 0,
-                target: Target::Hops(&[WeightedNextHop::new(way)]),
+                target: Target::Hops(&[WeightedNextHop::new(next_hop)]),
             };
             let network: IpAddr = network.parse().unwrap();
             rib.offer(Prefix::new(network.into(), 15), &offer, 0).unwrap();
             assert_eq!(
                 expected,
                 has_route(&rib, &uplink("fibre", 1, &[])),
-                "{origin:?} {network} {way:?}"
+                "{origin:?} {network} {next_hop:?}"
             );
         }
         let mut unchecked = uplink("fibre", 1, &[]);

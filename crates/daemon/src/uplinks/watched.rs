@@ -73,7 +73,7 @@ pub struct Watched {
     /// Hosts that are probed.
     pub targets: Vec<Target>,
     /// Start of the current check. `None` if no check is in progress.
-    began: Option<Duration>,
+    started_at: Option<Duration>,
     /// Start of the next check.
     next: Duration,
 }
@@ -96,7 +96,7 @@ impl Watched {
             since: now,
             changes: 0,
             contrary: 0,
-            began: None,
+            started_at: None,
             next: now,
         }
     }
@@ -113,7 +113,7 @@ impl Watched {
             down: self.down,
             since: self.since,
             changes: self.changes,
-            began: None,
+            started_at: None,
             next: now,
             ..checked
         }
@@ -125,14 +125,14 @@ impl Watched {
     }
 
     /// Start a check if it is due. Returns whether hosts must be probed.
-    pub fn begin(&mut self, now: Duration) -> bool {
+    pub fn start(&mut self, now: Duration) -> bool {
         let Some(health) = &self.uplink.health else {
             return false;
         };
-        if self.began.is_some() || now < self.next {
+        if self.started_at.is_some() || now < self.next {
             return false;
         }
-        self.began = Some(now);
+        self.started_at = Some(now);
         self.next = (self.next + health.interval.duration()).max(now);
         self.targets.iter_mut().for_each(|target| target.is_due = true);
         !self.targets.is_empty()
@@ -141,18 +141,18 @@ impl Watched {
     /// End the current check once all hosts have replied or the timeout has expired. `None` if the check continues.
     /// `answer` returns the round-trip time of a host's reply.
     fn end(&mut self, now: Duration, answer: impl Fn(usize) -> Option<Duration>) -> Option<bool> {
-        let (began, health) = (self.began?, self.uplink.health.as_ref()?);
+        let (started_at, health) = (self.started_at?, self.uplink.health.as_ref()?);
         let timeout = health.timeout.duration();
         let answers: Vec<_> = (0..self.targets.len())
             .map(|place| answer(place).filter(|&took| took <= timeout))
             .collect();
         let (any, all) = (answers.iter().any(Option::is_some), answers.iter().all(Option::is_some));
         // Wait for all hosts until the timeout expires, so that each reply is counted.
-        let is_over = all || now >= began + timeout;
+        let is_over = all || now >= started_at + timeout;
         if !is_over {
             return None;
         }
-        self.began = None;
+        self.started_at = None;
         for (target, answer) in self.targets.iter_mut().zip(answers) {
             target.is_due = false;
             target.answered += u64::from(answer.is_some());
@@ -202,14 +202,14 @@ impl Watched {
     }
 
     fn set(&mut self, down: Option<Cause>, now: Duration) -> bool {
-        let is_news = self.is_up() != down.is_none();
+        let has_changed = self.is_up() != down.is_none();
         self.down = down;
-        if is_news {
+        if has_changed {
             self.since = now;
             self.changes += 1;
             self.contrary = 0;
         }
-        is_news
+        has_changed
     }
 }
 
@@ -246,12 +246,12 @@ mod tests {
     /// Run a check that starts at `second` seconds, with the given replies. Returns whether the uplink went up or down.
     fn check(uplink: &mut Watched, second: u32, answers: [bool; 2]) -> bool {
         let now = SECOND * second;
-        assert!(uplink.begin(now) && uplink.began.is_some());
-        assert!(!uplink.begin(now));
+        assert!(uplink.start(now) && uplink.started_at.is_some());
+        assert!(!uplink.start(now));
         let answer = |place: usize| answers[place].then_some(TOOK);
         let early = uplink.judge(now + TOOK, true, true, answer);
         let late = uplink.judge(now + SECOND / 2, true, true, answer);
-        assert!(uplink.began.is_none());
+        assert!(uplink.started_at.is_none());
         early || late
     }
 
@@ -272,8 +272,8 @@ mod tests {
             ([true, false], false, false),
             ([true, true], true, true),
         ];
-        for (second, (answers, is_news, is_up)) in (0..).zip(rounds) {
-            assert_eq!(is_news, check(&mut uplink, second, answers), "{second}");
+        for (second, (answers, has_changed, is_up)) in (0..).zip(rounds) {
+            assert_eq!(has_changed, check(&mut uplink, second, answers), "{second}");
             assert_eq!(is_up, uplink.is_up(), "{second}");
         }
         assert_eq!((2, Some(TOOK)), (uplink.changes, uplink.targets[0].round_trip));
@@ -310,7 +310,7 @@ mod tests {
             (false, 1, 0),
             (uplink.is_up(), uplink.targets.len(), uplink.targets[0].answered)
         );
-        assert!(uplink.begin(SECOND * 2));
+        assert!(uplink.start(SECOND * 2));
         assert!(uplink.judge(SECOND * 2, true, true, |_| Some(TOOK)) && uplink.is_up());
     }
 
@@ -319,7 +319,7 @@ mod tests {
         let mut uplink = watched(1, 1);
         uplink.uplink.health = None;
         let nothing = |_| None;
-        assert!(!uplink.begin(SECOND));
+        assert!(!uplink.start(SECOND));
         assert!(uplink.judge(SECOND, false, true, nothing) && !uplink.is_up());
         assert!(uplink.judge(SECOND, true, true, nothing) && uplink.is_up());
     }

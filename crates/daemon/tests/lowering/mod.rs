@@ -53,7 +53,7 @@ fn lower(config: &Config) -> Result<(), Box<dyn std::error::Error>> {
         .take(lowering::ports(config).len())
         .collect();
     let secrets = Secrets::FIXED;
-    let setup = lowering::setup(config, macs.len(), (stages, workers), secrets);
+    let start_parameters = lowering::start_parameters(config, macs.len(), (stages, workers), secrets);
     let rules = lowering::filters(config, None)?;
     let pools = lowering::pool_names(config, &Vec::new());
     let sites = config.subscribers.as_ref().map(|subscribers| {
@@ -68,7 +68,7 @@ fn lower(config: &Config) -> Result<(), Box<dyn std::error::Error>> {
     let parameters = lowering::subscribers(config, &policy.interfaces, &pools, virtual_macs, secret);
     assert_eq!(config.subscribers.is_some(), parameters.is_some());
     let limits = lowering::neighbour_limits(config);
-    ControlPlane::new(setup, policy, &routes, limits, workers, Now::at(0))?;
+    ControlPlane::new(start_parameters, policy, &routes, limits, workers, Now::at(0))?;
     Ok(())
 }
 

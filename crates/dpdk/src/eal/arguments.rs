@@ -58,13 +58,13 @@ pub enum HugepageReason {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{} and {}: {}",
-    self.why(), self.shortage(), self.remedy()
+    self.why(), self.shortage_text(), self.remedy()
 )]
 pub struct HugepageFault {
     /// Why hugepages are required.
     pub demand: HugepageReason,
     /// Whether the configuration disables hugepages.
-    pub forgone: bool,
+    pub disabled: bool,
     /// MiB needed.
     pub needed: usize,
     /// MiB free.
@@ -85,9 +85,9 @@ impl HugepageFault {
         }
     }
 
-    fn shortage(&self) -> String {
+    fn shortage_text(&self) -> String {
         let sizes: Vec<_> = self.sizes.iter().map(ToString::to_string).collect();
-        match self.forgone {
+        match self.disabled {
             true => "hugepages are disabled in the configuration".into(),
             false if sizes.is_empty() => "this kernel supports none".into(),
             false => format!("{} MiB are free ({})", self.free, sizes.join(", ")),
@@ -98,7 +98,7 @@ impl HugepageFault {
         let missing = self.free < self.needed;
         let reserve = reserve(&self.sizes, self.needed << 20).filter(|_| missing);
         let reserve = reserve.map(|command| format!("run {command} as root"));
-        let allow = match (self.forgone, self.demand) {
+        let allow = match (self.disabled, self.demand) {
             (true, _) => Some("write hugepages = \"auto\" in [system]"),
             (false, HugepageReason::Configured) if missing => Some("or write hugepages = \"auto\" in [system]"),
             _ => None,
@@ -117,7 +117,7 @@ pub fn memory(needs: &EalRequirements, host: &Host) -> Result<Memory, HugepageFa
     let free = host.free_hugepage_bytes() >> 20;
     let fault = |demand| HugepageFault {
         demand,
-        forgone: needs.hugepages == Some(false),
+        disabled: needs.hugepages == Some(false),
         needed,
         free,
         sizes: host.hugepages.clone(),
@@ -294,11 +294,11 @@ mod tests {
             few.contains("and 50 MiB are free") && few.contains("run echo 75 >"),
             "{few}"
         );
-        let forgone = refused(Some(false), 100).expect_err("forgone");
+        let disabled = refused(Some(false), 100).expect_err("forgone");
         assert!(
-            forgone
+            disabled
                 .ends_with("and hugepages are disabled in the configuration: write hugepages = \"auto\" in [system]"),
-            "{forgone}"
+            "{disabled}"
         );
         let both = refused(Some(false), 0).expect_err("forgone and none");
         assert!(

@@ -59,7 +59,7 @@ fn meaning(lines: &[String]) -> Option<&'static str> {
 }
 
 /// The last lines of DPDK's log, after their meaning, if known.
-pub(crate) fn last_words(count: usize) -> String {
+pub(crate) fn last_log_lines(count: usize) -> String {
     let lines = recent_lines(MEANT);
     let words = lines[lines.len().saturating_sub(count)..].join("; ");
     match meaning(&lines) {

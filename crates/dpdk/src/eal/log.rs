@@ -50,12 +50,12 @@ pub(super) fn open() {
     unsafe { sys::sluice_log_open(Some(write)) };
 }
 
-extern "C" fn say_nothing() -> i32 {
+extern "C" fn discard_message() -> i32 {
     0
 }
 
 /// Silence libbpf and libxdp, which print errors to stderr even if a device finally works.
-pub(super) fn quiet_libraries() {
+pub(super) fn silence_libraries() {
     if std::env::var_os("SLUICE_DPDK_LOG").is_some() {
         return;
     }
@@ -75,7 +75,7 @@ pub(super) fn quiet_libraries() {
             // SAFETY: each setter has the form `print_fn set(print_fn)`, with a pointer as parameter and as result. In
             // this platform's C calling convention, a function without parameters may be called with any arguments.
             let set: extern "C" fn(extern "C" fn() -> i32) -> usize = unsafe { std::mem::transmute(symbol) };
-            set(say_nothing);
+            set(discard_message);
         }
     }
 }

@@ -268,8 +268,8 @@ fn hugepages_of_every_size_and_node_are_counted() {
         "0",
     );
     let sizes = system(&machine).hugepages();
-    let told: Vec<_> = sizes.iter().map(ToString::to_string).collect();
-    assert_eq!(vec!["50 of 100 pages of 2 MiB", "1 of 2 pages of 1 GiB"], told);
+    let messages: Vec<_> = sizes.iter().map(ToString::to_string).collect();
+    assert_eq!(vec!["50 of 100 pages of 2 MiB", "1 of 2 pages of 1 GiB"], messages);
     assert_eq!(vec![(0, 60), (1, 0)], sizes[0].nodes);
     assert_eq!((1 << 30) + (100 << 20), system(&machine).free_hugepage_bytes());
     // Used pages stay reserved, and the missing pages are added.

@@ -75,7 +75,7 @@ impl Port {
     pub(super) fn configure(
         &mut self,
         opening: &Opening<'_>,
-        wish: &SteeringRequest,
+        steering_request: &SteeringRequest,
         pool: &Pool,
     ) -> Result<(), PortError> {
         let plan = opening.plan;
@@ -103,10 +103,10 @@ impl Port {
         let hash = PortHash(self.number);
         let capabilities = hash
             .capabilities()
-            .map_err(|Refusal(reason)| opening.refused_for("report its hash functions", reason))?;
-        let (wish, configured) = self.start(opening, wish, &capabilities, pool)?;
+            .map_err(|Refusal(reason)| opening.refused_because("report its hash functions", reason))?;
+        let (steering_request, configured) = self.start(opening, steering_request, &capabilities, pool)?;
         *self.steered.get_mut().unwrap_or_else(PoisonError::into_inner) =
-            steering::steer(&hash, &wish, &capabilities, configured);
+            steering::steer(&hash, &steering_request, &capabilities, configured);
         // A bond sets the MTU of its members to DPDK's MTU of the bond, which is at most 1,500. Therefore set the
         // kernel's MTU again.
         if self.choice.driver == Driver::Bond {
@@ -141,7 +141,7 @@ impl Port {
     fn start(
         &mut self,
         opening: &Opening<'_>,
-        wish: &SteeringRequest,
+        steering_request: &SteeringRequest,
         capabilities: &Capabilities,
         pool: &Pool,
     ) -> Result<(SteeringRequest, Configured), PortError> {
@@ -154,13 +154,13 @@ impl Port {
         };
         let mut first: Option<Failure> = None;
         loop {
-            let wish = wish.with_queues(self.choice.queues);
-            let failure = match self.try_start(opening, &wish, capabilities, shape.interrupts, pool) {
+            let steering_request = steering_request.with_queues(self.choice.queues);
+            let failure = match self.try_start(opening, &steering_request, capabilities, shape.interrupts, pool) {
                 Ok(configured) => {
                     if let Some(Failure { reason, .. }) = first.filter(|_| self.choice.queues < wanted) {
                         self.choice.reason = format!("the card refuses {wanted} queues: {reason}");
                     }
-                    return Ok((wish, configured));
+                    return Ok((steering_request, configured));
                 }
                 Err(failure) => failure,
             };
@@ -179,13 +179,13 @@ impl Port {
     fn try_start(
         &self,
         opening: &Opening<'_>,
-        wish: &SteeringRequest,
+        steering_request: &SteeringRequest,
         capabilities: &Capabilities,
         interrupts: bool,
         pool: &Pool,
     ) -> Result<Configured, Failure> {
         let configured = steering::configure(
-            wish,
+            steering_request,
             capabilities,
             |attempt| self.set_up(opening, attempt, interrupts, pool),
             |failure| (failure.step == Step::Configure).then(|| failure.reason.clone()),
@@ -290,10 +290,10 @@ mod tests {
 
     /// Returns the sequence of requests to a card. `failing` returns the step at which the card fails a request, if the
     /// request exceeds its capabilities.
-    fn asked(wished: Shape, failing: impl Fn(Shape) -> Option<Step>) -> Vec<(u16, usize, bool)> {
-        let mut shapes = vec![wished];
+    fn requested(desired: Shape, failing: impl Fn(Shape) -> Option<Step>) -> Vec<(u16, usize, bool)> {
+        let mut shapes = vec![desired];
         while let Some(step) = failing(shapes[shapes.len() - 1])
-            && let Some(less) = shapes[shapes.len() - 1].less(step, wished.interrupts)
+            && let Some(less) = shapes[shapes.len() - 1].less(step, desired.interrupts)
         {
             shapes.push(less);
         }
@@ -303,7 +303,7 @@ mod tests {
         numbers.collect()
     }
 
-    const WISHED: Shape = Shape {
+    const DESIRED: Shape = Shape {
         queues: 4,
         senders: 4,
         interrupts: false,
@@ -314,29 +314,29 @@ mod tests {
         let failing = |shape: Shape| (shape.queues > 1).then_some(Step::Start);
         assert_eq!(
             vec![(4, 4, false), (2, 4, false), (1, 4, false)],
-            asked(WISHED, failing)
+            requested(DESIRED, failing)
         );
     }
 
     #[test]
     fn card_with_two_queues_to_send_by_keeps_those_to_receive_by() {
         let failing = |shape: Shape| (shape.senders > 2).then_some(Step::TransmitQueue);
-        assert_eq!(vec![(4, 4, false), (4, 2, false)], asked(WISHED, failing));
+        assert_eq!(vec![(4, 4, false), (4, 2, false)], requested(DESIRED, failing));
     }
 
     #[test]
     fn card_without_interrupts_is_asked_for_none_before_queues_are_given_up() {
-        let wished = Shape {
+        let desired = Shape {
             interrupts: true,
-            ..WISHED
+            ..DESIRED
         };
         let failing = |shape: Shape| shape.interrupts.then_some(Step::Configure);
-        assert_eq!(vec![(4, 4, true), (4, 4, false)], asked(wished, failing));
+        assert_eq!(vec![(4, 4, true), (4, 4, false)], requested(desired, failing));
     }
 
     #[test]
     fn card_that_always_fails_is_asked_a_few_times_and_for_an_mtu_once() {
-        assert_eq!(5, asked(WISHED, |_| Some(Step::Configure)).len());
-        assert_eq!(1, asked(WISHED, |_| Some(Step::Other)).len());
+        assert_eq!(5, requested(DESIRED, |_| Some(Step::Configure)).len());
+        assert_eq!(1, requested(DESIRED, |_| Some(Step::Other)).len());
     }
 }

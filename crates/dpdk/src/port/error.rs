@@ -119,7 +119,7 @@ pub enum PortError {
         source: SteeringError,
     },
     /// The driver returned another error.
-    #[error("{port}: {device} with driver {driver} fails to {step} ({reason}): {last_words}")]
+    #[error("{port}: {device} with driver {driver} fails to {step} ({reason}): {last_log_lines}")]
     Refused {
         /// Name of the port.
         port: String,
@@ -132,6 +132,6 @@ pub enum PortError {
         /// Text of the error number.
         reason: String,
         /// End of DPDK's log, with its meaning.
-        last_words: String,
+        last_log_lines: String,
     },
 }

@@ -44,8 +44,8 @@ pub(super) struct Place {
 
 impl Place {
     /// Whether the member's device has been removed, or its removal is requested.
-    fn is_gone(&self) -> bool {
-        self.member.as_ref().is_some_and(|member| member.origin.is_gone())
+    fn is_removed(&self) -> bool {
+        self.member.as_ref().is_some_and(|member| member.origin.is_removed())
     }
 
     fn has_carrier(&self) -> bool {
@@ -54,7 +54,7 @@ impl Place {
 
     /// Whether the bond contains the member, and the member can receive and send.
     fn serves(&self) -> bool {
-        self.member.is_some() && !self.is_gone() && self.has_carrier()
+        self.member.is_some() && !self.is_removed() && self.has_carrier()
     }
 }
 
@@ -87,7 +87,7 @@ impl Opening<'_> {
 fn lost(places: &mut [Place]) -> impl Iterator<Item = &mut Place> {
     let others = places.iter().any(Place::serves);
     let is_lost =
-        move |place: &&mut Place| place.is_gone() || (others && place.member.is_some() && !place.has_carrier());
+        move |place: &&mut Place| place.is_removed() || (others && place.member.is_some() && !place.has_carrier());
     places.iter_mut().filter(is_lost)
 }
 
@@ -131,11 +131,11 @@ impl Port {
 
     /// Whether the port must be closed, because its device has been removed, or the kernel requests the removal. A bond
     /// must be closed when all members are gone.
-    pub fn is_gone(&self) -> bool {
+    pub fn is_removed(&self) -> bool {
         let places = self.places();
-        let is_left = |place: &Place| place.member.is_some() && !place.is_gone();
+        let is_left = |place: &Place| place.member.is_some() && !place.is_removed();
         match places.is_empty() {
-            true => self.origin.is_gone(),
+            true => self.origin.is_removed(),
             false => !places.iter().any(is_left),
         }
     }

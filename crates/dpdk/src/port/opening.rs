@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::{PortError, PortPlan};
 use crate::device::Device;
 use crate::driver::{AF_XDP_MTU, Driver, DriverChoice, TAP_MTU};
-use crate::eal::{error_text, has_capability, last_words};
+use crate::eal::{error_text, has_capability, last_log_lines};
 use crate::interface::{AllMulticast, Interface, exists};
 use crate::pci::{Mode, System, card_faults};
 use crate::set::AF_PACKET_ORDINARY_MTU;
@@ -24,8 +24,8 @@ pub(super) struct Opening<'a> {
 
 /// The kind of file at a socket path.
 enum Listener {
-    Nobody,
-    Alive,
+    NotFound,
+    InUse,
     /// A file that is not a socket of this program.
     Foreign,
 }
@@ -34,17 +34,17 @@ impl Listener {
     /// Check the path. Removes a socket that a killed process has left.
     fn at(path: &str) -> Self {
         match std::os::unix::net::UnixStream::connect(path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Listener::Nobody,
+            Err(error) if error.kind() == ErrorKind::NotFound => Listener::NotFound,
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
                 let socket = std::fs::metadata(path).is_ok_and(|file| file.file_type().is_socket());
                 if socket && std::fs::remove_file(path).is_ok() {
-                    Listener::Nobody
+                    Listener::NotFound
                 } else {
                     Listener::Foreign
                 }
             }
             // A process listens on the path, possibly with another socket type.
-            _ => Listener::Alive,
+            _ => Listener::InUse,
         }
     }
 }
@@ -94,16 +94,16 @@ pub(super) struct Probed {
 
 impl Opening<'_> {
     /// Receive steering to request from the device.
-    pub(super) fn wish(&self) -> Result<SteeringRequest, PortError> {
-        let wish = SteeringRequest {
+    pub(super) fn steering_request(&self) -> Result<SteeringRequest, PortError> {
+        let steering_request = SteeringRequest {
             steering: self.plan.steering,
             key: self.plan.hash_key.clone(),
             fallback_key: self.plan.fallback_key.clone(),
             table: self.plan.table.clone(),
             queues: self.choice.queues,
         };
-        match wish.check() {
-            Ok(()) => Ok(wish),
+        match steering_request.check() {
+            Ok(()) => Ok(steering_request),
             Err(source) => Err(PortError::Steering {
                 port: self.plan.name.clone(),
                 source,
@@ -136,17 +136,17 @@ impl Opening<'_> {
     }
 
     pub(super) fn refused(&self, step: &'static str, error: i32) -> PortError {
-        self.refused_for(step, error_text(error))
+        self.refused_because(step, error_text(error))
     }
 
-    pub(super) fn refused_for(&self, step: &'static str, reason: String) -> PortError {
+    pub(super) fn refused_because(&self, step: &'static str, reason: String) -> PortError {
         PortError::Refused {
             port: self.plan.name.clone(),
             device: self.plan.device.to_string(),
             driver: self.choice.driver,
             step,
             reason,
-            last_words: last_words(3),
+            last_log_lines: last_log_lines(3),
         }
     }
 
@@ -223,10 +223,7 @@ impl Opening<'_> {
             | Device::Virtio { socket, server: true }
                 if !folder_exists(socket) =>
             {
-                Err(path(
-                    socket,
-                    "is in a folder that does not exist: create the folder first",
-                ))
+                Err(path(socket, "is in a folder that does not exist: create the folder"))
             }
             Device::Virtio { socket, server: false } if !Path::new(socket).exists() => Err(path(
                 socket,
@@ -237,10 +234,10 @@ impl Opening<'_> {
             }
             | Device::Vhost { socket, client: false }
             | Device::Virtio { socket, server: true } => match Listener::at(socket) {
-                Listener::Nobody => Ok(()),
+                Listener::NotFound => Ok(()),
                 // Several memif interfaces of one process may share a socket.
-                Listener::Alive if matches!(self.plan.device, Device::Memif { .. }) => Ok(()),
-                Listener::Alive => Err(path(
+                Listener::InUse if matches!(self.plan.device, Device::Memif { .. }) => Ok(()),
+                Listener::InUse => Err(path(
                     socket,
                     "is already used by a listening process: choose another path",
                 )),
@@ -257,7 +254,7 @@ impl Opening<'_> {
         // that time.
         if let (Device::Kernel { interface }, Some(mac)) = (&self.plan.device, self.plan.mac) {
             let set = Interface::named(interface).and_then(|interface| interface.set_mac(mac));
-            set.map_err(|error| self.refused_for(TAKE_MAC, error.to_string()))?;
+            set.map_err(|error| self.refused_because(TAKE_MAC, error.to_string()))?;
         }
         let made = if let Device::Tap { interface } = &self.plan.device {
             Some(interface.as_str())
@@ -302,7 +299,7 @@ impl Opening<'_> {
                 driver: self.choice.driver,
                 capabilities: "the capability NET_RAW",
             },
-            _ => self.refused_for("take multicasts", error.to_string()),
+            _ => self.refused_because("take multicasts", error.to_string()),
         })
     }
 

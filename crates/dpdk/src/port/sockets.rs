@@ -40,7 +40,7 @@ impl Sockets {
 fn inode(number: RawFd) -> Option<u64> {
     let (mut domain, mut length) = (0, size_of::<i32>() as libc::socklen_t);
     // SAFETY: an integer and its length are written during the call. The descriptor number may be invalid.
-    let asked = unsafe {
+    let requested = unsafe {
         libc::getsockopt(
             number,
             libc::SOL_SOCKET,
@@ -49,7 +49,7 @@ fn inode(number: RawFd) -> Option<u64> {
             &mut length,
         )
     };
-    if asked != 0 || domain != libc::AF_XDP {
+    if requested != 0 || domain != libc::AF_XDP {
         return None;
     }
     let mut status = MaybeUninit::<libc::stat>::uninit();

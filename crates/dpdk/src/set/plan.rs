@@ -62,21 +62,21 @@ impl Plan {
         self.own_pool_of(
             choice.driver,
             choice.queues,
-            room(choice.driver, &port.device, port.mtu),
+            data_room(choice.driver, &port.device, port.mtu),
         )
     }
 
-    pub(super) fn own_pool_of(&self, driver: Driver, queues: u16, room: u16) -> Option<PoolSize> {
+    pub(super) fn own_pool_of(&self, driver: Driver, queues: u16, data_room: u16) -> Option<PoolSize> {
         let per_queue = match driver {
             Driver::AfXdp => 3 * AF_XDP_KEPT_RECEIVE,
             Driver::Memif => 3 * DESCRIPTORS,
-            _ if room > ORDINARY_BUFFER => 2 * DESCRIPTORS,
+            _ if data_room > ORDINARY_BUFFER => 2 * DESCRIPTORS,
             _ => return None,
         };
         let count = u32::from(queues) * per_queue + u32::from(self.workers) * 1024 + self.in_rings();
         Some(PoolSize {
             count: count.next_power_of_two() - 1,
-            room,
+            data_room,
             cache: self.cache,
             adjoining: driver == Driver::AfXdp,
         })
@@ -91,7 +91,7 @@ impl Plan {
     pub(super) fn common_pool(&self) -> PoolSize {
         PoolSize {
             count: self.buffers,
-            room: ORDINARY_BUFFER,
+            data_room: ORDINARY_BUFFER,
             cache: self.cache,
             adjoining: false,
         }
@@ -101,11 +101,11 @@ impl Plan {
     /// every port.
     pub(super) fn made_pool(&self) -> Option<PoolSize> {
         let mtu = self.ports.iter().map(|port| port.mtu.min(9600)).max().unwrap_or(0);
-        let room = room_of(mtu);
+        let data_room = data_room_for(mtu);
         let count = (u32::from(self.workers) * 1024).next_power_of_two() - 1;
-        (room > ORDINARY_BUFFER).then_some(PoolSize {
+        (data_room > ORDINARY_BUFFER).then_some(PoolSize {
             count,
-            room,
+            data_room,
             cache: self.cache,
             adjoining: false,
         })
@@ -163,15 +163,15 @@ impl Plan {
 }
 
 /// Buffer size for frames of an MTU. The size includes the Ethernet header, two VLAN tags, and virtio's overhead.
-pub(super) fn room_of(mtu: u16) -> u16 {
+pub(super) fn data_room_for(mtu: u16) -> u16 {
     (HEADROOM + mtu.min(9600) + 64)
         .next_multiple_of(64)
         .max(ORDINARY_BUFFER)
 }
 
 /// Buffer size that a driver needs for an MTU.
-pub(crate) fn room(driver: Driver, device: &Device, mtu: u16) -> u16 {
-    let frame = room_of(mtu);
+pub(crate) fn data_room(driver: Driver, device: &Device, mtu: u16) -> u16 {
+    let frame = data_room_for(mtu);
     match driver {
         Driver::AfXdp => AF_XDP_BUFFER,
         Driver::AfPacket if mtu > AF_PACKET_ORDINARY_MTU => JUMBO_BUFFER,

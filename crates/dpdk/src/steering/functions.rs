@@ -87,17 +87,17 @@ impl Functions {
             Steering::Source => Self::L3_SOURCE_ONLY,
             Steering::Destination => Self::L3_DESTINATION_ONLY | Self::L4_DESTINATION_ONLY,
         };
-        let mut asked = Self::default();
+        let mut requested = Self::default();
         for family in 0..2 {
             let (needed, wanted) = match steering {
                 Steering::Source => (Self::ANY[family], Self::ADDRESSES[family]),
                 _ => (Self::PORTS[family], Self::ADDRESSES[family] | Self::PORTS[family]),
             };
             if self.contains(needed) {
-                asked = asked | self.and(wanted);
+                requested = requested | self.and(wanted);
             }
         }
-        (!asked.is_empty() && self.contains(subset)).then_some(asked | subset)
+        (!requested.is_empty() && self.contains(subset)).then_some(requested | subset)
     }
 
     /// Functions to request if the steering is impossible: all functions that distribute at least some packets.
@@ -183,18 +183,18 @@ impl fmt::Display for Functions {
         if let Some(steering) = self.steering() {
             return write!(f, "{steering}");
         }
-        let mut ways: Vec<(Fields, Vec<Flow>)> = Vec::new();
+        let mut groups: Vec<(Fields, Vec<Flow>)> = Vec::new();
         for flow in Flow::FAMILIES.into_iter().flatten() {
             let fields = self.fields(flow);
-            match ways.iter_mut().find(|(known, _)| *known == fields) {
+            match groups.iter_mut().find(|(known, _)| *known == fields) {
                 Some((_, flows)) => flows.push(flow),
-                None => ways.push((fields, vec![flow])),
+                None => groups.push((fields, vec![flow])),
             }
         }
-        if let [(fields, _)] = ways[..] {
+        if let [(fields, _)] = groups[..] {
             return write!(f, "{fields}");
         }
-        for (place, (fields, flows)) in ways.iter().enumerate() {
+        for (place, (fields, flows)) in groups.iter().enumerate() {
             let flows: Vec<_> = flows.iter().map(Flow::to_string).collect();
             let comma = if place == 0 { "" } else { ", " };
             write!(f, "{comma}{fields} of {}", flows.join(" and "))?;

@@ -44,13 +44,13 @@ pub(crate) struct Attempt {
 
 /// Attempts in order of preference: requested steering, addresses and ports, any hash, no hash. Each attempt with a key
 /// is followed by the attempt without the key, because a device may reject only the key.
-pub(crate) fn attempts(wish: &SteeringRequest, capabilities: &Capabilities) -> Vec<Attempt> {
+pub(crate) fn attempts(steering_request: &SteeringRequest, capabilities: &Capabilities) -> Vec<Attempt> {
     let mut attempts = Vec::new();
     let mut push = |functions: Functions, key: Option<&HashKey>| {
         if functions.is_empty() || attempts.iter().any(|known: &Attempt| known.functions == functions) {
             return;
         }
-        let key = key.map(|key| key.fitted(capabilities.key_bytes));
+        let key = key.map(|key| key.resized(capabilities.key_bytes));
         let keyed = key.is_some();
         attempts.push(Attempt {
             functions,
@@ -65,11 +65,11 @@ pub(crate) fn attempts(wish: &SteeringRequest, capabilities: &Capabilities) -> V
             });
         }
     };
-    if wish.queues > 1 {
+    if steering_request.queues > 1 {
         let offered = capabilities.functions;
-        let fallback = wish.fallback_key.as_ref().or(wish.key.as_ref());
-        let exact = offered.to_steer(wish.steering);
-        push(exact.unwrap_or_default(), wish.key.as_ref());
+        let fallback = steering_request.fallback_key.as_ref().or(steering_request.key.as_ref());
+        let exact = offered.to_steer(steering_request.steering);
+        push(exact.unwrap_or_default(), steering_request.key.as_ref());
         push(offered.to_steer(Steering::FiveTuple).unwrap_or_default(), fallback);
         push(offered.to_spread(), fallback);
     }
@@ -92,24 +92,26 @@ pub(crate) struct Configured {
 /// attempt, or `None` for an error that is unrelated to the hash. If the device rejects all attempts, the first error
 /// is returned.
 pub(crate) fn configure<E>(
-    wish: &SteeringRequest,
+    steering_request: &SteeringRequest,
     capabilities: &Capabilities,
     mut configure: impl FnMut(&Attempt) -> Result<(), E>,
     reason: impl Fn(&E) -> Option<String>,
 ) -> Result<Configured, E> {
-    let mut attempts = attempts(wish, capabilities);
+    let mut attempts = attempts(steering_request, capabilities);
     let mut shortfalls = Vec::new();
-    if wish.queues > 1 && capabilities.functions.to_spread().is_empty() {
+    if steering_request.queues > 1 && capabilities.functions.to_spread().is_empty() {
         shortfalls.push(Shortfall::NoHash);
-    } else if wish.queues > 1 && capabilities.functions.to_steer(wish.steering).is_none() {
-        shortfalls.push(Shortfall::NotOffered { wished: wish.steering });
+    } else if steering_request.queues > 1 && capabilities.functions.to_steer(steering_request.steering).is_none() {
+        shortfalls.push(Shortfall::NotOffered {
+            desired: steering_request.steering,
+        });
     }
     let mut refusals = Refusals::default();
     let mut first_error = None;
     while let Some(attempt) = attempts.first() {
         match configure(attempt) {
             Ok(()) => {
-                refusals.settle(attempt, &mut shortfalls);
+                refusals.report_deviations(attempt, &mut shortfalls);
                 return Ok(Configured { attempts, shortfalls });
             }
             Err(error) => {
@@ -136,13 +138,13 @@ impl Refusals {
     }
 
     /// Report deviations for the attempts that the device rejected before it accepted `taken`.
-    fn settle(self, taken: &Attempt, shortfalls: &mut Vec<Shortfall>) {
+    fn report_deviations(self, taken: &Attempt, shortfalls: &mut Vec<Shortfall>) {
         for (refused, reason) in self.0 {
             if taken.without_key && refused.functions == taken.functions {
                 shortfalls.push(Shortfall::KeyDeclined { reason });
             } else if !refused.without_key && !refused.functions.is_empty() {
-                let asked = refused.functions;
-                shortfalls.push(Shortfall::Declined { asked, reason });
+                let requested = refused.functions;
+                shortfalls.push(Shortfall::Declined { requested, reason });
             }
         }
     }
@@ -151,16 +153,16 @@ impl Refusals {
 /// Steer a started device as far as possible, and read its settings back.
 pub(crate) fn steer(
     device: &impl HashDevice,
-    wish: &SteeringRequest,
+    steering_request: &SteeringRequest,
     capabilities: &Capabilities,
     configured: Configured,
 ) -> Steered {
     let mut steered = Steered {
         capabilities: Some(*capabilities),
         shortfalls: configured.shortfalls,
-        ..Steered::not(wish.steering, wish.queues)
+        ..Steered::not(steering_request.steering, steering_request.queues)
     };
-    if wish.queues < 2 {
+    if steering_request.queues < 2 {
         return steered;
     }
     let hash = agree(device, capabilities, &configured.attempts, &mut steered.shortfalls);
@@ -182,10 +184,10 @@ pub(crate) fn steer(
         return steered;
     }
     let entries = capabilities.table_entries.into();
-    let (table, shortfall) = fill(&wish.table, entries);
+    let (table, shortfall) = fill(&steering_request.table, entries);
     steered.shortfalls.extend(shortfall);
     let table = match &table[..] {
-        [] => (0..wish.queues).cycle().take(entries).collect(),
+        [] => (0..steering_request.queues).cycle().take(entries).collect(),
         _ => table,
     };
     let (found, shortfall) = place(device, &table);
@@ -203,29 +205,29 @@ fn agree(
     shortfalls: &mut Vec<Shortfall>,
 ) -> Option<Hash> {
     let mut refusals = Refusals::default();
-    let mut kept_otherwise = None;
+    let mut kept_other = None;
     let read = || device.hash(capabilities.key_bytes);
     for (place, attempt) in attempts.iter().enumerate() {
-        if kept_otherwise == Some(attempt.functions) {
+        if kept_other == Some(attempt.functions) {
             continue;
         }
         if attempt.functions.is_empty() {
-            refusals.settle(attempt, shortfalls);
+            refusals.report_deviations(attempt, shortfalls);
             // A device without a hash can't report a hash, so the failure is no deviation.
             return read().ok();
         }
         let mut hash = match read() {
             Ok(hash) => hash,
             Err(Refusal(reason)) => {
-                shortfalls.push(Shortfall::Untold { reason });
+                shortfalls.push(Shortfall::UnreportedFields { reason });
                 return None;
             }
         };
         // Some devices accept functions and key only at configuration, other devices only while running. Set functions
         // and key again only if they differ, because setting them may interrupt traffic.
-        let as_wished =
+        let is_as_requested =
             |hash: &Hash| hash.functions == attempt.functions && (attempt.key.is_none() || attempt.key == hash.key);
-        if !as_wished(&hash) {
+        if !is_as_requested(&hash) {
             if let Err(Refusal(reason)) = device.set_hash(attempt.functions, attempt.key.as_ref()) {
                 refusals.add(attempt, reason);
                 continue;
@@ -233,28 +235,28 @@ fn agree(
             hash = match read() {
                 Ok(hash) => hash,
                 Err(Refusal(reason)) => {
-                    shortfalls.push(Shortfall::Untold { reason });
+                    shortfalls.push(Shortfall::UnreportedFields { reason });
                     return None;
                 }
             };
         }
         if hash.functions != attempt.functions {
-            let (asked, hashed) = (attempt.functions, hash.functions);
-            shortfalls.push(Shortfall::Otherwise { asked, hashed });
+            let (requested, hashed) = (attempt.functions, hash.functions);
+            shortfalls.push(Shortfall::OtherFunction { requested, hashed });
             let alternative = attempts[place..]
                 .iter()
-                .any(|later| later.functions != asked && !later.functions.is_empty());
-            if alternative && hashed.steering() != asked.steering() {
-                kept_otherwise = Some(asked);
+                .any(|later| later.functions != requested && !later.functions.is_empty());
+            if alternative && hashed.steering() != requested.steering() {
+                kept_other = Some(requested);
                 continue;
             }
         }
         match (&attempt.key, &hash.key) {
-            (Some(_), None) => shortfalls.push(Shortfall::KeyUntold),
-            (Some(wished), Some(found)) if wished != found => shortfalls.push(Shortfall::KeyOtherwise),
+            (Some(_), None) => shortfalls.push(Shortfall::UnreportedKey),
+            (Some(desired), Some(found)) if desired != found => shortfalls.push(Shortfall::OtherKey),
             _ => {}
         }
-        refusals.settle(attempt, shortfalls);
+        refusals.report_deviations(attempt, shortfalls);
         return Some(hash);
     }
     None
@@ -274,7 +276,7 @@ fn fill(given: &[u16], entries: usize) -> (Vec<u16>, Option<Shortfall>) {
     let elsewhere = given
         .iter()
         .zip(table.iter().cycle())
-        .filter(|(wished, kept)| wished != kept);
+        .filter(|(desired, kept)| desired != kept);
     let elsewhere = elsewhere.count();
     let shortfall = (elsewhere > 0).then_some(Shortfall::TableFolded {
         given: length,
@@ -293,17 +295,17 @@ fn place(device: &impl HashDevice, table: &[u16]) -> (Option<Vec<u16>>, Option<S
     let declined = device.set_table(table).err();
     let found = match read() {
         Ok(found) => found,
-        Err(Refusal(reason)) => return (None, Some(Shortfall::TableUntold { reason })),
+        Err(Refusal(reason)) => return (None, Some(Shortfall::UnreportedTable { reason })),
     };
     let shortfall = declined
         .map(|Refusal(reason)| Shortfall::TableDeclined { reason })
         .or_else(|| {
             let mut differing = (0..table.len()).filter(|&entry| found.get(entry) != Some(&table[entry]));
             let first = differing.next()?;
-            Some(Shortfall::TableOtherwise {
+            Some(Shortfall::OtherTable {
                 entries: 1 + differing.count(),
                 first,
-                wished: table[first],
+                desired: table[first],
                 found: found.get(first).copied().unwrap_or_default(),
             })
         });
@@ -329,5 +331,5 @@ pub(crate) fn set_table(device: &impl HashDevice, steered: &mut Steered, given: 
     steered.table = found;
     steered.shortfalls.retain(|shortfall| !shortfall.is_of_table());
     steered.shortfalls.extend(folded.into_iter().chain(shortfall.clone()));
-    shortfall.map_or(Ok(()), |shortfall| Err(SteeringError::NotAsWished(shortfall)))
+    shortfall.map_or(Ok(()), |shortfall| Err(SteeringError::Mismatch(shortfall)))
 }

@@ -9,9 +9,9 @@ use proptest::prelude::*;
 use sluice_table::toeplitz::{self, Key};
 
 use super::*;
-use fake::{Fake, Oddities, Packet, every_function, own_key, without};
+use fake::{Deviations, Fake, Packet, every_function, own_key, without};
 
-fn wish(steering: Steering) -> SteeringRequest {
+fn steering_request(steering: Steering) -> SteeringRequest {
     SteeringRequest {
         steering,
         key: Some(HashKey::from(&Key::VERIFICATION)),
@@ -43,16 +43,16 @@ fn packets(
         any::<bool>(),
         prop_oneof![Just(6u8), Just(17)],
     )
-        .prop_map(|(source, destination, ports, four, protocol)| Packet {
+        .prop_map(|(source, destination, ports, v4, protocol)| Packet {
             protocol,
-            source: address(source, four),
-            destination: address(destination, four),
+            source: address(source, v4),
+            destination: address(destination, v4),
             ports,
         })
 }
 
-fn address(bits: u128, four: bool) -> IpAddr {
-    if four {
+fn address(bits: u128, v4: bool) -> IpAddr {
+    if v4 {
         IpAddr::V4(Ipv4Addr::from_bits(bits as u32))
     } else {
         IpAddr::V6(Ipv6Addr::from_bits(bits))
@@ -65,7 +65,7 @@ proptest! {
         packet in packets(any::<u128>(), any::<u128>()), other: u128, ports: (u16, u16), protocol: u8,
     ) {
         let card = Fake::new();
-        let steered = card.open(&wish(Steering::Source));
+        let steered = card.open(&steering_request(Steering::Source));
         prop_assert_eq!(Some(Steering::Source), steered.steering);
         let destination = address(other, packet.source.is_ipv4());
         let next = Packet { destination, ports, protocol, ..packet };
@@ -78,7 +78,7 @@ proptest! {
         packet in packets(any::<u128>(), any::<u128>()), other: u128, port: u16,
     ) {
         let card = Fake::new();
-        let steered = card.open(&wish(Steering::Destination));
+        let steered = card.open(&steering_request(Steering::Destination));
         prop_assert_eq!(Some(Steering::Destination), steered.steering);
         let source = address(other, packet.source.is_ipv4());
         let next = Packet { source, ports: (port, packet.ports.1), protocol: 23 - packet.protocol, ..packet };
@@ -96,7 +96,7 @@ fn sources_spread_over_all_queues() {
         ports: (1, 2),
     };
     let card = Fake::new();
-    card.open(&wish(Steering::Source));
+    card.open(&steering_request(Steering::Source));
     let mut counts = [0; 8];
     (0..1024).for_each(|host| counts[usize::from(card.queue_of(&packet(host)))] += 1);
     assert_eq!([128; 8], counts);
@@ -125,7 +125,7 @@ fn flows_come_where_published_hashes_say() {
             });
             let steered = card.open(&SteeringRequest {
                 queues: 128,
-                ..wish(Steering::FiveTuple)
+                ..steering_request(Steering::FiveTuple)
             });
             assert_eq!(Vec::<Shortfall>::new(), steered.shortfalls);
             assert_eq!(Some(expected), card.hash_of(&packet), "{source}");
@@ -140,23 +140,23 @@ fn card_that_can_not_hash_the_source_alone_hashes_flows_and_says_why() {
     let card = Fake::offering(without(every_function(), Functions::L3_SOURCE_ONLY));
     let steered = card.open(&SteeringRequest {
         fallback_key: Some(other_key()),
-        ..wish(Steering::Source)
+        ..steering_request(Steering::Source)
     });
     assert_eq!(Some(Steering::FiveTuple), steered.steering);
     assert_eq!(
         "hashes addresses and ports: the device can't hash only the source address",
         steered.to_string()
     );
-    assert_eq!(Some(other_key().fitted(40)), steered.key, "the key drawn for flows");
+    assert_eq!(Some(other_key().resized(40)), steered.key, "the key drawn for flows");
 }
 
 #[test]
 fn card_that_steers_as_wished_says_so_and_is_not_set_again() {
     let card = Fake::new();
-    let steered = card.open(&wish(Steering::Destination));
+    let steered = card.open(&steering_request(Steering::Destination));
     assert_eq!("hashes destination address and port", steered.to_string());
     assert_eq!(Vec::<Shortfall>::new(), steered.shortfalls);
-    assert_eq!(Some(HashKey::from(&Key::VERIFICATION).fitted(40)), steered.key);
+    assert_eq!(Some(HashKey::from(&Key::VERIFICATION).resized(40)), steered.key);
     assert_eq!(Some(even(8, 128)), steered.table);
     assert!(steered.delivers_hash);
     assert_eq!((0, 1), card.set.get(), "configuration was enough for the hash");
@@ -164,23 +164,23 @@ fn card_that_steers_as_wished_says_so_and_is_not_set_again() {
 
 #[test]
 fn card_that_refuses_or_drops_a_subset_is_asked_for_flows() {
-    for (oddities, text) in [
+    for (deviations, text) in [
         (
-            Oddities {
+            Deviations {
                 refuses_subsets: true,
-                ..Oddities::default()
+                ..Deviations::default()
             },
             "hashes addresses and ports: the device reports that it can hash only the source address, but refuses this setting (Invalid argument)",
         ),
         (
-            Oddities {
+            Deviations {
                 drops_subsets: true,
-                ..Oddities::default()
+                ..Deviations::default()
             },
             "hashes addresses and ports: the device was set to hash only the source address, but hashes addresses without ports",
         ),
     ] {
-        let steered = Fake::odd(oddities).open(&wish(Steering::Source));
+        let steered = Fake::deviating(deviations).open(&steering_request(Steering::Source));
         assert_eq!(Some(Steering::FiveTuple), steered.steering);
         assert_eq!(text, steered.to_string());
         assert_eq!(1, steered.shortfalls.len());
@@ -189,11 +189,11 @@ fn card_that_refuses_or_drops_a_subset_is_asked_for_flows() {
 
 #[test]
 fn card_that_refuses_the_key_still_hashes_the_fields() {
-    let card = Fake::odd(Oddities {
+    let card = Fake::deviating(Deviations {
         refuses_key: true,
-        ..Oddities::default()
+        ..Deviations::default()
     });
-    let steered = card.open(&wish(Steering::Source));
+    let steered = card.open(&steering_request(Steering::Source));
     assert_eq!(
         "hashes only the source address: the device refuses the configured RSS key (Operation not supported) and keeps its own key",
         steered.to_string()
@@ -203,42 +203,44 @@ fn card_that_refuses_the_key_still_hashes_the_fields() {
 
 #[test]
 fn card_that_keeps_another_key_is_found_out() {
-    let card = Fake::odd(Oddities {
-        keeps_key: true,
-        ..Oddities::default()
+    let card = Fake::deviating(Deviations {
+        ignores_key: true,
+        ..Deviations::default()
     });
-    let steered = card.open(&wish(Steering::Source));
-    assert_eq!(vec![Shortfall::KeyOtherwise], steered.shortfalls);
+    let steered = card.open(&steering_request(Steering::Source));
+    assert_eq!(vec![Shortfall::OtherKey], steered.shortfalls);
     assert_eq!(Some(own_key(40)), steered.key);
 }
 
 #[test]
 fn card_that_takes_the_key_only_when_it_runs_gets_it_then() {
-    let card = Fake::odd(Oddities {
+    let card = Fake::deviating(Deviations {
         key_only_when_running: true,
-        ..Oddities::default()
+        ..Deviations::default()
     });
-    let steered = card.open(&wish(Steering::Source));
+    let steered = card.open(&steering_request(Steering::Source));
     assert_eq!(Vec::<Shortfall>::new(), steered.shortfalls);
-    assert_eq!(Some(HashKey::from(&Key::VERIFICATION).fitted(40)), steered.key);
+    assert_eq!(Some(HashKey::from(&Key::VERIFICATION).resized(40)), steered.key);
     assert_eq!(1, card.set.get().0);
 }
 
 #[test]
 fn card_that_is_fixed_when_it_runs_keeps_what_it_was_configured_with() {
-    let fixed = Oddities {
+    let fixed = Deviations {
         fixed_when_running: true,
-        ..Oddities::default()
+        ..Deviations::default()
     };
     assert_eq!(
         Vec::<Shortfall>::new(),
-        Fake::odd(fixed).open(&wish(Steering::Source)).shortfalls
+        Fake::deviating(fixed)
+            .open(&steering_request(Steering::Source))
+            .shortfalls
     );
-    let fixed_without_key = Oddities {
+    let fixed_without_key = Deviations {
         key_only_when_running: true,
         ..fixed
     };
-    let steered = Fake::odd(fixed_without_key).open(&wish(Steering::Source));
+    let steered = Fake::deviating(fixed_without_key).open(&steering_request(Steering::Source));
     let reason = "Operation not supported".into();
     assert_eq!(vec![Shortfall::KeyDeclined { reason }], steered.shortfalls);
     assert_eq!(Some(Steering::Source), steered.steering);
@@ -252,13 +254,13 @@ fn card_with_a_longer_key_gets_all_of_it() {
     });
     let steered = card.open(&SteeringRequest {
         key: Some(other_key()),
-        ..wish(Steering::Source)
+        ..steering_request(Steering::Source)
     });
     assert_eq!(Some(other_key()), steered.key);
     let short = HashKey::new(&other_key().bytes()[..40]).expect("40 bytes");
     let steered = card.open(&SteeringRequest {
         key: Some(short.clone()),
-        ..wish(Steering::Source)
+        ..steering_request(Steering::Source)
     });
     let begun_again = [short.bytes(), &short.bytes()[..12]].concat();
     assert_eq!(Some(begun_again), steered.key.map(|key| key.bytes().to_vec()));
@@ -270,22 +272,22 @@ fn card_with_a_longer_key_gets_all_of_it() {
 
 #[test]
 fn card_that_tells_nothing_is_not_relied_on() {
-    let card = Fake::odd(Oddities {
-        tells_nothing: true,
-        ..Oddities::default()
+    let card = Fake::deviating(Deviations {
+        hides_everything: true,
+        ..Deviations::default()
     });
-    let steered = card.open(&wish(Steering::Source));
+    let steered = card.open(&steering_request(Steering::Source));
     assert_eq!((None, None), (steered.steering, steered.functions));
     assert_eq!(
         "software distributes: the device does not report which fields it hashes (Operation not supported)",
         steered.to_string()
     );
-    let card = Fake::odd(Oddities {
-        tells_no_key: true,
-        tells_no_table: true,
-        ..Oddities::default()
+    let card = Fake::deviating(Deviations {
+        hides_key: true,
+        hides_table: true,
+        ..Deviations::default()
     });
-    let steered = card.open(&wish(Steering::Source));
+    let steered = card.open(&steering_request(Steering::Source));
     assert_eq!((None, None), (steered.key.clone(), steered.table.clone()));
     assert_eq!(
         "hashes only the source address: the device does not report its RSS key; the device does not report its RSS indirection table (Operation not supported)",
@@ -297,14 +299,14 @@ fn card_that_tells_nothing_is_not_relied_on() {
 #[test]
 fn card_without_ports_or_without_hash_leaves_it_to_software() {
     let addresses = Functions::IPV4 | Functions::IPV6;
-    let steered = Fake::offering(addresses).open(&wish(Steering::Destination));
+    let steered = Fake::offering(addresses).open(&steering_request(Steering::Destination));
     assert_eq!((None, Some(addresses)), (steered.steering, steered.functions));
     assert_eq!(
         "hashes addresses without ports, so that software distributes packets to shards: the device can't hash destination address and port",
         steered.to_string()
     );
     let card = Fake::offering(Functions::default());
-    let steered = card.open(&wish(Steering::Destination));
+    let steered = card.open(&steering_request(Steering::Destination));
     assert_eq!(
         "software distributes: the device has no RSS hash that can be set",
         steered.to_string()
@@ -314,8 +316,8 @@ fn card_without_ports_or_without_hash_leaves_it_to_software() {
 
 #[test]
 fn card_of_one_family_says_what_becomes_of_the_other() {
-    let four = Functions::IPV4 | Functions::L3_SOURCE_ONLY;
-    let steered = Fake::offering(four).open(&wish(Steering::Source));
+    let v4 = Functions::IPV4 | Functions::L3_SOURCE_ONLY;
+    let steered = Fake::offering(v4).open(&steering_request(Steering::Source));
     assert_eq!(
         "hashes only the source address: IPv6 is not hashed, and its packets arrive on a single queue",
         steered.to_string()
@@ -327,7 +329,7 @@ fn one_queue_sets_nothing() {
     let card = Fake::new();
     let steered = card.open(&SteeringRequest {
         queues: 1,
-        ..wish(Steering::Source)
+        ..steering_request(Steering::Source)
     });
     assert_eq!("a single queue, without steering", steered.to_string());
     assert_eq!((None, None, None), (steered.steering, steered.key, steered.table));
@@ -342,7 +344,7 @@ fn configuration_that_fails_for_another_reason_is_not_tried_again() {
         Err("no memory")
     };
     let capabilities = Fake::new().capabilities;
-    let error = configure(&wish(Steering::Source), &capabilities, fail, |_| None).expect_err("no memory");
+    let error = configure(&steering_request(Steering::Source), &capabilities, fail, |_| None).expect_err("no memory");
     assert_eq!(("no memory", 1), (error, tries));
 }
 
@@ -354,7 +356,7 @@ fn configuration_that_fails_always_tells_its_first_error() {
         Err(tries)
     };
     let capabilities = Fake::new().capabilities;
-    let error = configure(&wish(Steering::Source), &capabilities, fail, |error| {
+    let error = configure(&steering_request(Steering::Source), &capabilities, fail, |error| {
         Some(error.to_string())
     });
     // The five attempts are: source with key, source without key, five-tuple with key, five-tuple without key, and no
@@ -365,12 +367,12 @@ fn configuration_that_fails_always_tells_its_first_error() {
 
 #[test]
 fn wish_for_fewer_queues_leads_to_those_alone() {
-    let wish = SteeringRequest {
+    let steering_request = SteeringRequest {
         table: vec![0, 1, 2, 3],
         queues: 4,
-        ..wish(Steering::FiveTuple)
+        ..steering_request(Steering::FiveTuple)
     };
-    let fewer = wish.with_queues(2);
+    let fewer = steering_request.with_queues(2);
     assert_eq!(
         (vec![0, 1, 0, 1], 2, Ok(())),
         (fewer.table.clone(), fewer.queues, fewer.check())

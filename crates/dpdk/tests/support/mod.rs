@@ -325,7 +325,7 @@ pub fn close(devices: Devices, hands: Vec<DpdkIo>) {
     for balance in closed.balances() {
         println!("{balance:?}");
         assert!(balance.is_even(), "{balance:?}");
-        if balance.kept_by_driver == 0 {
+        if balance.retained_by_driver == 0 {
             assert_eq!(balance.size, balance.available, "{balance:?}");
         }
     }

@@ -71,7 +71,7 @@ fn has(snapshot: &Snapshot, stages: &Stages, router: Option<RouterIndex>) -> u16
         let stateful = interface.stateful.contains(&true);
         let inspected = inspection.is_some_and(|inspection| inspection.is_on(number));
         let pending = applications.is_some_and(|applications| applications.is_on(number));
-        for (bit, is_so) in [
+        for (bit, applies) in [
             (needs::ROUTED, !bridged),
             (needs::STATEFUL, stateful && !bridged),
             (
@@ -97,19 +97,19 @@ fn has(snapshot: &Snapshot, stages: &Stages, router: Option<RouterIndex>) -> u16
                 interface.tunnel.is_some() || !bridged && snapshot.tunnels.end_in(interface.router),
             ),
         ] {
-            has |= if is_so { bit } else { 0 };
+            has |= if applies { bit } else { 0 };
         }
     }
     let elsewhere = |part: Part, before: Part| {
         let (workers, all) = (stages.workers(part), stages.workers(before));
         !workers.is_empty() && (all.is_empty() || all.iter().any(|worker| !workers.contains(worker)))
     };
-    for (bit, is_so) in [
+    for (bit, applies) in [
         (needs::PARSED_ELSEWHERE, elsewhere(Part::Parse, Part::Receive)),
         (needs::ROUTED_ELSEWHERE, elsewhere(Part::Session, Part::Parse)),
         (needs::SHARED, snapshot.shares.is_some()),
     ] {
-        has |= if is_so { bit } else { 0 };
+        has |= if applies { bit } else { 0 };
     }
     has
 }
@@ -133,8 +133,8 @@ mod tests {
             assert!(node(edge.from).is_some() && node(edge.to).is_some(), "{edge:?}");
         }
         for node in NODES {
-            let meets = |edge: &Edge| edge.from == node.name || edge.to == node.name;
-            assert!(edges().any(|edge| meets(&edge)), "{}", node.name);
+            let is_incident = |edge: &Edge| edge.from == node.name || edge.to == node.name;
+            assert!(edges().any(|edge| is_incident(&edge)), "{}", node.name);
         }
     }
 

@@ -40,7 +40,7 @@ pub struct NeighbourLimits {
     /// Maximum number of packets that are parked for all neighbours together.
     pub parked_in_all: usize,
     /// Maximum time for which a packet is parked, in nanoseconds.
-    pub patience: u64,
+    pub timeout: u64,
 }
 
 impl Default for NeighbourLimits {
@@ -50,7 +50,7 @@ impl Default for NeighbourLimits {
             timing: Timing::default(),
             parked: 4,
             parked_in_all: 512,
-            patience: 4_000_000_000,
+            timeout: 4_000_000_000,
         }
     }
 }
@@ -78,7 +78,7 @@ pub struct ControlPlane {
     reserved: usize,
     conflicts: Arc<Conflicts>,
     /// Capacity of each shard for allocations of IPv4 and IPv6 pools.
-    room: [Capacity; 2],
+    capacity: [Capacity; 2],
     /// The previous port layouts. The control plane keeps them, so that the control thread and not a worker frees their memory.
     before: PortLayouts,
     /// How often the link of each interface has come up.
@@ -94,7 +94,7 @@ pub struct ControlPlane {
 
 /// Minimum interval, in nanoseconds, between two generations published for changes of individual rules and routes. This interval and
 /// the maximum delay of revalidation together stay below one second, so a session that is no longer permitted ends within a second.
-pub const FOLLOW: u64 = 400_000_000;
+pub const MIN_PUBLISH_INTERVAL: u64 = 400_000_000;
 
 /// Marks the interfaces that are point-to-point links and therefore have a single neighbour.
 fn set_pairs(neighbours: &Neighbours, snapshot: &Snapshot) {
@@ -127,12 +127,12 @@ impl ControlPlane {
         if let Some(wrong) = start
             .owners
             .iter()
-            .find(|&owner| !start.stages.does(owner, Part::Session))
+            .find(|&owner| !start.stages.has_part(owner, Part::Session))
         {
             return Err(ControlPlaneError::Stage(wrong));
         }
         if !start.steering.admits(&snapshot.nat4) || !start.steering.admits(&snapshot.nat6) {
-            return Err(ControlPlaneError::Apart);
+            return Err(ControlPlaneError::SteeringConflict);
         }
         let quiescence = Arc::new(Quiescence::new(workers));
         let neighbours = Arc::new(Neighbours::new(limits.capacity, start.secret));
@@ -153,7 +153,7 @@ impl ControlPlane {
         snapshot.keep_marks([None, None], &start);
         snapshot.keep_local_flows(None);
         set_pairs(&neighbours, &snapshot);
-        snapshot.know_inside();
+        snapshot.derive_inside_networks();
         snapshot.link();
         let writer = NeighbourWriter::new(neighbours.clone(), limits.timing, now.nanoseconds);
         Ok(Self {
@@ -161,7 +161,7 @@ impl ControlPlane {
             writer: Some(writer),
             lines: ShardMemory::of(&start, &snapshot),
             reserved: shared_capacity::lines(&start, &snapshot),
-            room: [start.capacity::<V4>(&snapshot), start.capacity::<V6>(&snapshot)],
+            capacity: [start.capacity::<V4>(&snapshot), start.capacity::<V6>(&snapshot)],
             before: PortLayouts::default(),
             start: Arc::new(start),
             snapshot: Publisher::new(snapshot),

@@ -28,13 +28,13 @@ impl AddressPosition {
     /// The address at this position; `None` if the address must not be announced.
     pub fn address(self, interface: &Interface, snapshot: &Snapshot) -> Option<Address> {
         let &(own, length) = interface.link.addresses.get(usize::from(self.network))?;
-        let Address::V4(four) = own else {
+        let Address::V4(v4) = own else {
             return Some(own);
         };
         if length < SEARCHED {
             return Some(own);
         }
-        let network = four & u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
+        let network = v4 & u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
         let address = network.checked_add(self.offset)?;
         let plain = Address::V4(address);
         // If two addresses of the interface are in one network, only the first address starts a search of the network.
@@ -44,8 +44,8 @@ impl AddressPosition {
                 && sluice_route::Prefix::new(other, bits).contains(plain)
                 && matches!(other, Address::V4(_))
         };
-        let is_ours = interface.link.owns(plain) || stands_in_for(interface, snapshot, address);
-        (is_ours && !before.copied().any(|one| is_known(&one))).then_some(plain)
+        let is_local = interface.link.owns(plain) || proxies_for(interface, snapshot, address);
+        (is_local && !before.copied().any(|one| is_known(&one))).then_some(plain)
     }
 
     /// The next position to examine.
@@ -82,9 +82,9 @@ struct Announcing {
     /// Number of times that the link had come up at the last check.
     ups: u32,
     /// Number of remaining announcements of each address. `next` is the time of the next step in nanoseconds.
-    left: u8,
+    remaining: u8,
     next: u64,
-    began: u64,
+    started: u64,
     place: AddressPosition,
 }
 
@@ -117,17 +117,17 @@ impl Announcements {
             let ups = ups.load(Ordering::Relaxed);
             if one.committed != Some(snapshot.committed) {
                 one.committed = Some(snapshot.committed);
-                let now_there = digest(interface, snapshot);
-                if now_there != one.announced {
-                    one.announced = now_there;
-                    one.begin(now);
+                let current = digest(interface, snapshot);
+                if current != one.announced {
+                    one.announced = current;
+                    one.start(now);
                 }
             }
             if ups != one.ups {
                 one.ups = ups;
-                one.begin(now);
+                one.start(now);
             }
-            if one.left > 0 && now >= one.next {
+            if one.remaining > 0 && now >= one.next {
                 one.step((interface, snapshot), now, |place| announce(number, place));
             }
         }
@@ -149,8 +149,8 @@ fn digest(interface: &Interface, snapshot: &Snapshot) -> u64 {
 }
 
 impl Announcing {
-    fn begin(&mut self, now: u64) {
-        (self.left, self.next, self.began, self.place) = (ANNOUNCE.0, now, now, AddressPosition::default());
+    fn start(&mut self, now: u64) {
+        (self.remaining, self.next, self.started, self.place) = (ANNOUNCE.0, now, now, AddressPosition::default());
     }
 
     fn step(
@@ -159,20 +159,20 @@ impl Announcing {
         now: u64,
         mut announce: impl FnMut(AddressPosition),
     ) {
-        let (looks, mut left, pause) = STEP;
+        let (looks, mut remaining, pause) = STEP;
         for _ in 0..looks {
             if self.place.is_end(interface) {
-                self.left -= 1;
-                self.began = now.max(self.began + ANNOUNCE.1);
-                (self.next, self.place) = (self.began, AddressPosition::default());
+                self.remaining -= 1;
+                self.started = now.max(self.started + ANNOUNCE.1);
+                (self.next, self.place) = (self.started, AddressPosition::default());
                 return;
             }
             if self.place.address(interface, snapshot).is_some() {
                 announce(self.place);
-                left -= 1;
+                remaining -= 1;
             }
             self.place = self.place.next(interface);
-            if left == 0 {
+            if remaining == 0 {
                 self.next = now + pause;
                 return;
             }
@@ -182,7 +182,7 @@ impl Announcing {
 
 /// Whether the gateway answers ARP and neighbour requests for an address with the interface's MAC. The condition is
 /// that the address is a translated outside address on the link.
-pub fn stands_in_for(interface: &Interface, snapshot: &Snapshot, address: u32) -> bool {
+pub fn proxies_for(interface: &Interface, snapshot: &Snapshot, address: u32) -> bool {
     let (nat, context) = (&snapshot.nat4, interface.context);
-    interface.outside && (nat.pools.owner(context, address).is_some() || nat.rules.stands_in_for(context, address))
+    interface.outside && (nat.pools.owner(context, address).is_some() || nat.rules.proxies_for(context, address))
 }

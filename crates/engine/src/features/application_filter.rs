@@ -26,7 +26,7 @@ pub enum ApplicationCheck {
 }
 
 /// Applies the filter's result for the application of a session: later packets of the session are dropped, or no longer dropped.
-pub fn follow_application<F: Family>(
+pub fn apply_application<F: Family>(
     shard: &mut Shard<'_>,
     index: RecordIndex,
     snapshot: &Snapshot,

@@ -63,13 +63,13 @@ pub fn policer(snapshot: &Snapshot, start: &StartParameters, now: Now) -> Contro
 }
 
 /// Minimum interval between two multicast router advertisements, in nanoseconds (RFC 4861, section 6.2.6).
-const BETWEEN_ADVERTISEMENTS: u64 = 3_000_000_000;
+const MIN_ADVERTISEMENT_INTERVAL: u64 = 3_000_000_000;
 
 impl OwnerState {
     /// Handles a router solicitation: schedules the next advertisement as early as permitted.
-    pub fn advertise_soon(&mut self, interface: u16, now: u64) {
+    pub fn schedule_advertisement(&mut self, interface: u16, now: u64) {
         if let Some((next, last)) = self.advertise_at.get_mut(interface as usize) {
-            let soon = last.map_or(now, |last| now.max(last + BETWEEN_ADVERTISEMENTS));
+            let soon = last.map_or(now, |last| now.max(last + MIN_ADVERTISEMENT_INTERVAL));
             *next = soon.min(*next);
         }
     }

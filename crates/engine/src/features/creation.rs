@@ -49,7 +49,7 @@ use crate::snapshot::forwarding::ForwardingDecision;
 pub use decide::decide;
 pub use destination::choose_host;
 pub use insert::KeyHashes;
-pub use route::{keeps_address, refused};
+pub use route::{needs_host_session, refused};
 
 /// The decision for a new flow.
 #[derive(Clone, Copy)]
@@ -146,7 +146,7 @@ pub enum CreationState<F: Family> {
     Known,
     /// An earlier packet of the batch already belongs to this flow. The value is the position of the earlier packet's
     /// flow, and the later packet gets the result of that flow.
-    Follows(u8),
+    SameFlow(u8),
     /// No session is created, for this reason.
     Refused(Refusal),
     /// The session is complete except for its record. The flag is true if another session may have the same outside

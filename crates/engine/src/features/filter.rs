@@ -73,17 +73,23 @@ impl<F: Family> FilterQueries<F> {
         ctx: &NodeContext<'_, '_>,
         mut marked: impl FnMut(usize, SessionMarking),
     ) -> ArrayVec<(usize, Exception), BURST_BUFFERS> {
-        let mut fates = [FilterResult::PASS; BURST_BUFFERS];
-        let fates = &mut fates[..self.headers.len()];
-        let asking = (ctx.own as usize, ctx.now.nanoseconds);
-        F::filter(filters).decide_marking(&self.headers, fates, &filters.counters, asking, |number, marking| {
-            self.places
-                .get(number)
-                .into_iter()
-                .for_each(|&place| marked(place.into(), marking));
-        });
-        let fates = self.places.iter().zip(&self.headers).zip(fates);
-        fates
+        let mut results = [FilterResult::PASS; BURST_BUFFERS];
+        let results = &mut results[..self.headers.len()];
+        let query_context = (ctx.own as usize, ctx.now.nanoseconds);
+        F::filter(filters).decide_marking(
+            &self.headers,
+            results,
+            &filters.counters,
+            query_context,
+            |number, marking| {
+                self.places
+                    .get(number)
+                    .into_iter()
+                    .for_each(|&place| marked(place.into(), marking));
+            },
+        );
+        let results = self.places.iter().zip(&self.headers).zip(results);
+        results
             .filter_map(|((&place, header), result)| {
                 let exception = match result.verdict {
                     Verdict::AcceptUntracked => Exception::Untracked,
@@ -121,10 +127,10 @@ pub fn query_filter<F: Family>(
     worker: WorkerIndex,
     now: u64,
 ) -> Result<(), Rejection> {
-    let mut fates = [FilterResult::PASS];
+    let mut results = [FilterResult::PASS];
     let headers = core::slice::from_ref(header);
-    filter.decide(headers, &mut fates, &filters.counters, worker as usize, now);
-    rejection_of(header, fates[0]).map_or(Ok(()), Err)
+    filter.decide(headers, &mut results, &filters.counters, worker as usize, now);
+    rejection_of(header, results[0]).map_or(Ok(()), Err)
 }
 
 /// The rejection that a filter result contains; `None` if the packet passes.
@@ -232,7 +238,7 @@ pub fn passes<F: Family>(
     let header = session_header::<F>(snapshot, forwarding, session);
     match session.0.adjacency(Direction::Forward) {
         AdjacencyIndex::LOCAL => query_gateway::<F>(filters, header).verdict.passes(),
-        _ => may_begin(F::filter(filters).evaluate_as(&header, known)),
+        _ => may_start(F::filter(filters).evaluate_as(&header, known)),
     }
 }
 
@@ -245,11 +251,11 @@ pub fn is_tracked<F: Family>(
     session: &F::Session,
 ) -> bool {
     let result = F::filter(filters).evaluate(&session_header::<F>(snapshot, forwarding, (session, 0)));
-    may_begin(result) && result.verdict != Verdict::AcceptUntracked
+    may_start(result) && result.verdict != Verdict::AcceptUntracked
 }
 
 /// Whether a flow passes. Rules with an application can't reject it.
-pub fn may_begin(result: FilterResult) -> bool {
+pub fn may_start(result: FilterResult) -> bool {
     result.verdict.passes() || matches!(result.by, DecidedBy::Application(_))
 }
 
@@ -350,8 +356,8 @@ pub fn changed<F: Family>(snapshot: &Snapshot, generations: u32) -> Option<Optio
 
 /// Whether changes of individual filter rules may affect a session. The result `false` is exact; `true` may be a false positive.
 #[inline(always)]
-pub fn may_concern<F: Family>(changed: Option<&Changed>, session: &F::Session) -> bool {
-    changed.is_none_or(|changed| changed.may_concern(session.forward().source(), session.reverse().source()))
+pub fn may_affect<F: Family>(changed: Option<&Changed>, session: &F::Session) -> bool {
+    changed.is_none_or(|changed| changed.may_affect(session.forward().source(), session.reverse().source()))
 }
 
 /// Records a changed rule by its source or destination prefix, whichever is more specific.

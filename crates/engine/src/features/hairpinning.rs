@@ -11,7 +11,7 @@ use crate::packet::batch::{Batch, Origin, put};
 use crate::packet::icmp_error::IcmpError;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
 use crate::packet::lists::Lists;
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 use crate::session::family::{Family, Session, Tracked};
 
 /// Hairpins a packet from one inside host to the outside address of another (RFC 4787, REQ-9): translates its source,
@@ -30,7 +30,7 @@ pub fn hairpin<F: Family>(
     let packet = &mut batch.packets[slot as usize];
     let layers = meta.layers;
     if meta.origin == Origin::Hairpinned {
-        return lists.drop_packet(slot, Own::Loop);
+        return lists.drop_packet(slot, EngineReason::Loop);
     }
     if layers.ttl <= 1 {
         return lists.icmp_error(slot, IcmpError::TimeExceeded, sluice_route::Reason::TtlExceeded);
@@ -41,7 +41,7 @@ pub fn hairpin<F: Family>(
         let session = *F::table_ref(shard).get(index)?;
         Some((shard, session))
     }) else {
-        return lists.drop_packet(slot, Own::Forgotten);
+        return lists.drop_packet(slot, EngineReason::Forgotten);
     };
     if let Err(reason) = validated::<F>(&exit, meta, packet.bytes(), &session.key(direction)) {
         return lists.drop_packet(slot, reason);
@@ -73,7 +73,7 @@ pub fn hairpin<F: Family>(
         shard.numbers.number(datagram, meta.identification, ctx.hasher, ctx.now);
     }
     let Ok(mut layers) = layers::parse(packet.bytes()) else {
-        return lists.drop_packet(slot, Own::Forgotten);
+        return lists.drop_packet(slot, EngineReason::Forgotten);
     };
     // A later fragment has no ports, so it gets the ports of its datagram.
     (layers.source_port, layers.destination_port) = (as_sent.destination_port(), as_sent.source_port());

@@ -59,7 +59,7 @@ fn admit_of<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, frame: &[u8]) -> 
             false => Err((None, Denied::Fragment.into())),
         };
     }
-    admit_whole::<F>(ctx, meta, frame, &key, (filters, filter, flows))?;
+    admit_datagram::<F>(ctx, meta, frame, &key, (filters, filter, flows))?;
     if layers.fragment == Fragment::First {
         flows.datagrams.note(datagram(), ctx.now, snapshot.generation);
     }
@@ -78,7 +78,7 @@ fn datagram<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, tuple: &F::Tuple)
 /// Seconds for which later fragments are accepted after the first fragment (RFC 791 recommends 15, Linux waits 30).
 const DATAGRAM: u32 = 30;
 
-fn admit_whole<F: Family>(
+fn admit_datagram<F: Family>(
     ctx: &NodeContext<'_, '_>,
     meta: &Meta,
     frame: &[u8],
@@ -98,7 +98,7 @@ fn admit_whole<F: Family>(
         let (hash, seconds) = (F::hash_one(ctx.hasher, &flow), timeout::<F>(snapshot, &flow));
         let (query, reply) = (layers.flags.has(Flags::ICMP_QUERY), layers.flags.has(Flags::ICMP_REPLY));
         // Both endpoints may use one identifier for queries. The ICMP type determines which endpoint sent the query of a packet.
-        if (!query || reply) && flows.begun.is_known(hash, ctx.now, seconds) {
+        if (!query || reply) && flows.initiated.is_known(hash, ctx.now, seconds) {
             return Ok(());
         }
         match flows
@@ -107,7 +107,7 @@ fn admit_whole<F: Family>(
             .filter(|_| !query || !reply)
         {
             Some(known) if known == generation => return Ok(()),
-            Some(_) if would_begin::<F>(snapshot, meta, frame, &flow, filter) => {
+            Some(_) if would_start::<F>(snapshot, meta, frame, &flow, filter) => {
                 flows.admitted.note(hash, ctx.now, generation);
                 return Ok(());
             }
@@ -124,7 +124,7 @@ fn admit_whole<F: Family>(
 
 /// Whether the present rules still accept a flow that earlier rules accepted.
 #[cold]
-fn would_begin<F: Family>(
+fn would_start<F: Family>(
     snapshot: &Snapshot,
     meta: &Meta,
     frame: &[u8],
@@ -167,9 +167,9 @@ fn sent_of<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, frame: &[u8]) {
     let answer = F::make_key(answers, F::protocol(&key));
     let (hash, seconds) = (F::hash_one(ctx.hasher, &answer), timeout::<F>(snapshot, &answer));
     // A flow that a remote host has started stays in the table of accepted flows, so that the flow is evaluated again when rules change.
-    let is_others = !meta.layers.flags.has(Flags::ICMP_QUERY) && flows.admitted.is_known(hash, ctx.now, seconds);
-    if !is_others && may_begin(&meta.layers) {
-        flows.begun.note(hash, ctx.now, snapshot.generation);
+    let is_admitted = !meta.layers.flags.has(Flags::ICMP_QUERY) && flows.admitted.is_known(hash, ctx.now, seconds);
+    if !is_admitted && may_start(&meta.layers) {
+        flows.initiated.note(hash, ctx.now, snapshot.generation);
     }
 }
 
@@ -184,7 +184,7 @@ fn may_be_of_flow(layers: &Layers) -> bool {
 /// Whether the sender of a packet of an unknown flow may have started that flow. The result is true for midstream
 /// packets. The result is false for a reset or SYN-ACK, because a host may send one in response to packets that rules
 /// reject.
-fn may_begin(layers: &Layers) -> bool {
+fn may_start(layers: &Layers) -> bool {
     layers.protocol != TCP || layers.tcp_flags & RST == 0 && layers.tcp_flags & (SYN | ACK) != SYN | ACK
 }
 

@@ -7,7 +7,7 @@ use sluice_inspect::signature::Action;
 
 use crate::packet::counters::WorkerCounters;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
-use crate::session::records::About;
+use crate::session::records::RecordSubject;
 use crate::session::rule_channel::RuleReceiver;
 
 pub mod classification;
@@ -32,7 +32,7 @@ pub use reassembly::Reassembly;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alert {
     /// The packet that matched, with the number of its flow.
-    pub about: About,
+    pub about: RecordSubject,
     /// Number of the rule that matched.
     pub rule: RuleNumber,
     /// The action taken because of the match.
@@ -52,8 +52,8 @@ pub type Alerts = rtrb::Consumer<Alert>;
 
 impl AlertQueue {
     /// Creates an alert queue of this capacity, and its consumer.
-    pub fn new(most: usize) -> (Self, Alerts) {
-        let (producer, consumer) = rtrb::RingBuffer::new(most.max(1));
+    pub fn new(max: usize) -> (Self, Alerts) {
+        let (producer, consumer) = rtrb::RingBuffer::new(max.max(1));
         (Self(Some(producer)), consumer)
     }
 
@@ -85,7 +85,7 @@ pub struct Inspector {
     /// Fragments of the current burst that will be parked, with their tickets.
     pub parking: ArrayVec<(BufferIndex, u32), BURST_BUFFERS>,
     /// Tickets of parked fragments that will be dropped. The capacity suffices for all parked fragments.
-    pub given_up: Vec<(u32, Reason)>,
+    pub expired: Vec<(u32, Reason)>,
 }
 
 impl Inspector {

@@ -24,11 +24,11 @@ pub fn has_mss(layers: &Layers) -> bool {
 #[inline(never)]
 pub fn clamp<F: Family>(packet: &mut Packet<'_>, layers: &Layers, interfaces: [u16; 2], snapshot: &Snapshot) {
     let allowed = interfaces.map(|number| snapshot.interface(number)?.segment_size);
-    let Some(most) = allowed.into_iter().flatten().min() else {
+    let Some(max) = allowed.into_iter().flatten().min() else {
         return;
     };
-    let most = if F::IS_V6 { most.saturating_sub(LONGER) } else { most };
+    let max = if F::IS_V6 { max.saturating_sub(LONGER) } else { max };
     if let Some(mut segment) = Tcp::new(layers.payload_mut(packet.bytes_mut())) {
-        segment.clamp_mss(most);
+        segment.clamp_mss(max);
     }
 }

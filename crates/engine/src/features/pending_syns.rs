@@ -18,7 +18,7 @@ use crate::packet::batch::Batch;
 use crate::packet::icmp_error::IcmpError;
 use crate::packet::io::BufferIndex;
 use crate::packet::lists::Lists;
-use crate::packet::reason::{Own, Reason};
+use crate::packet::reason::{EngineReason, Reason};
 use crate::packet::task::UnsolicitedSyn;
 use crate::session::family::{Family, V4, V6};
 use crate::snapshot::Nat;
@@ -44,19 +44,19 @@ pub struct PendingSyns {
     /// Number of parked SYNs by shard.
     counts: Box<[u32]>,
     /// Maximum number of parked SYNs of a shard.
-    most: u32,
+    max: u32,
 }
 
 impl PendingSyns {
-    /// Creates the state for `shards` shards, with space for `most` SYNs in total. All shards may be assigned to this
+    /// Creates the state for `shards` shards, with space for `max` SYNs in total. All shards may be assigned to this
     /// worker.
-    pub fn new(shards: usize, most: usize) -> Self {
-        let each = most.div_ceil(shards.max(1));
+    pub fn new(shards: usize, max: usize) -> Self {
+        let each = max.div_ceil(shards.max(1));
         Self {
             entries: VecDeque::with_capacity(shards * each),
             seen: vec![0; (2 * shards * each).next_power_of_two()].into(),
             counts: vec![0; shards].into(),
-            most: each as u32,
+            max: each as u32,
         }
     }
 
@@ -66,8 +66,8 @@ impl PendingSyns {
             return Err(syn.reason);
         }
         match self.counts.get(usize::from(shard)) {
-            Some(&count) if count < self.most => Ok(()),
-            _ => Err(Own::SynsFull.into()),
+            Some(&count) if count < self.max => Ok(()),
+            _ => Err(EngineReason::SynsFull.into()),
         }
     }
 
@@ -120,7 +120,7 @@ pub fn answer(slot: BufferIndex, reason: Reason, batch: &Batch<'_, '_>, lists: &
         _ => has_session::<V4>(slot, batch, ctx, &ctx.snapshot.nat4),
     };
     match opened {
-        Some(true) => lists.drop_packet(slot, Own::SynOvertaken),
+        Some(true) => lists.drop_packet(slot, EngineReason::SynOvertaken),
         Some(false) => lists.icmp_error(slot, IcmpError::PortUnreachable, reason),
         // The shard has moved to another worker, together with any session of the connection.
         None => lists.drop_packet(slot, reason),

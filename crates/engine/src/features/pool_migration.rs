@@ -26,7 +26,7 @@ pub enum PortOwner {
     /// The port belongs to this pool.
     Pool(PoolIndex),
     /// No pool contains the port.
-    Nobody,
+    Unowned,
 }
 
 /// The owner of the port of a session in a shard, according to a snapshot.
@@ -38,7 +38,7 @@ pub fn port_owner<F: Family>(session: &F::Session, snapshot: &Snapshot, shard: u
     let pools = &snapshot.nat::<F>().pools;
     // If the allocation scheme of the pool has changed, a port that was allocated under the old scheme is not valid.
     if snapshot.leases.is_reshaped_since(F::IS_V6, then, session.generation()) {
-        return PortOwner::Nobody;
+        return PortOwner::Unowned;
     }
     let public = match session.nat().outbound(Direction::Forward) {
         true => session.reverse(),
@@ -48,10 +48,10 @@ pub fn port_owner<F: Family>(session: &F::Session, snapshot: &Snapshot, shard: u
     if PortClass::of(session.protocol(), <F::Address as sluice_nat::Address>::BITS).is_none() {
         let pool = pools.get(then).filter(|pool| pool.translates(session.protocol()));
         let has = pool.is_some_and(|pool| pool.index_of(address).is_some());
-        return if has { PortOwner::Pool(then) } else { PortOwner::Nobody };
+        return if has { PortOwner::Pool(then) } else { PortOwner::Unowned };
     }
     // A session loses a port that now belongs to another shard, because that shard gets the answers. A shared port can be kept.
-    let shards = snapshot.leases.four.shards();
+    let shards = snapshot.leases.v4.shards();
     let stays = |pool: &ValidPool<F::Address>| pool.keeps(shards, shard.into(), address, port);
     let includes = |pool: &ValidPool<F::Address>| {
         pool.includes(address, port) && (pool.inside(address, port).is_some() || stays(pool))
@@ -60,11 +60,13 @@ pub fn port_owner<F: Family>(session: &F::Session, snapshot: &Snapshot, shard: u
         return PortOwner::Pool(then);
     }
     // Mappings and blocks stay with their pool. Only a port without a mapping or block can move to another pool.
-    let heir = pools.includes(public.context(), address, port, port).filter(|&heir| {
-        let takes = |pool: &ValidPool<F::Address>| pool.is_plain() && stays(pool);
-        session.nat().resources().allocated() == Resources::PORT && pools.get(heir).is_some_and(takes)
-    });
-    heir.map_or(PortOwner::Nobody, PortOwner::Pool)
+    let successor = pools
+        .includes(public.context(), address, port, port)
+        .filter(|&successor| {
+            let takes = |pool: &ValidPool<F::Address>| pool.is_plain() && stays(pool);
+            session.nat().resources().allocated() == Resources::PORT && pools.get(successor).is_some_and(takes)
+        });
+    successor.map_or(PortOwner::Unowned, PortOwner::Pool)
 }
 
 /// Records that another pool now owns the session's port. The session does not count against the limit of that pool.
@@ -82,7 +84,7 @@ pub fn transfer_port<F: Family>(session: &mut F::Session, pool: PoolIndex, tools
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
     shard: usize,
-    six: bool,
+    v6: bool,
     record: u32,
 }
 
@@ -110,17 +112,17 @@ impl PoolMigration {
     #[inline(always)]
     pub fn follow(&mut self, shards: &mut [Option<Box<Shard<'_>>>], snapshot: &Snapshot) {
         if snapshot.leases.generation != self.generation {
-            self.begin(shards, snapshot);
+            self.start(shards, snapshot);
         }
     }
 
     #[cold]
-    fn begin(&mut self, shards: &mut [Option<Box<Shard<'_>>>], snapshot: &Snapshot) {
+    fn start(&mut self, shards: &mut [Option<Box<Shard<'_>>>], snapshot: &Snapshot) {
         self.generation = snapshot.leases.generation;
         self.place = Some(Place::default());
         for shard in shards.iter_mut().flatten() {
-            shard.bindings4.ports_mut().prepare_migration(&snapshot.leases.four);
-            shard.bindings6.ports_mut().prepare_migration(&snapshot.leases.six);
+            shard.bindings4.ports_mut().prepare_migration(&snapshot.leases.v4);
+            shard.bindings6.ports_mut().prepare_migration(&snapshot.leases.v6);
         }
     }
 
@@ -135,8 +137,8 @@ impl PoolMigration {
             shard.bindings6.ports_mut().migrate();
             return;
         }
-        let left = shards.iter_mut().enumerate().skip(place.shard);
-        let next = left
+        let remaining = shards.iter_mut().enumerate().skip(place.shard);
+        let next = remaining
             .filter_map(|(number, shard)| Some((number, shard.as_mut()?)))
             .next();
         let Some((number, shard)) = next else {
@@ -152,15 +154,15 @@ impl PoolMigration {
                 ..Place::default()
             },
         };
-        let record = match place.six {
+        let record = match place.v6 {
             false => look::<V4>(shard, place.record, snapshot, tools),
             true => look::<V6>(shard, place.record, snapshot, tools),
         };
         self.place = Some(match record {
             Some(record) => Place { record, ..place },
             None => Place {
-                shard: number + usize::from(place.six),
-                six: !place.six,
+                shard: number + usize::from(place.v6),
+                v6: !place.v6,
                 record: 0,
             },
         });

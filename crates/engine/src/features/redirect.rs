@@ -16,7 +16,7 @@ use crate::snapshot::Interface;
 use crate::snapshot::tunnels::addresses;
 
 /// Maximum length in bytes of a redirect with its link header.
-const ROOM: usize = icmpv6::LONGEST_ERROR + 14;
+const MAX_LENGTH: usize = icmpv6::LONGEST_ERROR + 14;
 
 /// Sends a redirect to the sender of a packet that leaves through the interface on which it arrived. The TTL of the packet is not
 /// decremented yet.
@@ -40,21 +40,21 @@ pub fn redirect<F: Family>(
     ) else {
         return;
     };
-    let may_report = match F::IS_V6 {
-        false => icmp::may_report(frame, layers),
-        true => icmpv6::may_report(frame, layers, false),
+    let may_send_error = match F::IS_V6 {
+        false => icmp::may_send_error(frame, layers),
+        true => icmpv6::may_send_error(frame, layers, false),
     };
     let (source, _) = addresses(layers, frame);
     // IP options may contain a source route, which would determine the next hop.
-    let is_fit = may_report
+    let is_applicable = may_send_error
         && !layers.flags.has(Flags::OPTIONS)
         && source != next.address
         && interface.link.has_neighbour(source);
-    if !is_fit {
+    if !is_applicable {
         return;
     }
-    let (mut room, mut window) = ([0; ROOM], Window::default());
-    let mut message = Packet::new(&mut room, &mut window);
+    let (mut buffer, mut window) = ([0; MAX_LENGTH], Window::default());
+    let mut message = Packet::new(&mut buffer, &mut window);
     let link = Link {
         source: interface.mac,
         destination: sender,

@@ -8,7 +8,7 @@ use sluice_table::changes::Accumulate;
 use sluice_wire::Direction;
 
 use crate::features::application_filter::is_inspected;
-use crate::features::creation::keeps_address;
+use crate::features::creation::needs_host_session;
 use crate::features::filter;
 use crate::features::source_validation;
 use crate::packet::adjacency::AdjacencyIndex;
@@ -19,11 +19,11 @@ use crate::snapshot::forwarding::ForwardingState;
 
 /// Whether a session is unaffected by all changes since it was decided. The result `true` is exact; `false` may be a false negative.
 #[inline(always)]
-pub fn is_unconcerned<F: Family>(session: &F::Session, snapshot: &Snapshot) -> bool {
+pub fn is_unaffected<F: Family>(session: &F::Session, snapshot: &Snapshot) -> bool {
     let generations = snapshot.generation.wrapping_sub(session.generation());
     is_of_last_commit::<F>(session, snapshot)
-        && !rules_may_concern::<F>(session, snapshot, generations)
-        && !routes_may_concern::<F>(session, snapshot, generations)
+        && !rules_may_affect::<F>(session, snapshot, generations)
+        && !routes_may_affect::<F>(session, snapshot, generations)
 }
 
 /// Whether the changed rules and routes give the same result for a session as before, and nothing else has changed. If
@@ -33,10 +33,10 @@ pub fn is_confirmed<F: Family>(session: &F::Session, snapshot: &Snapshot, forwar
     let generations = snapshot.generation.wrapping_sub(session.generation());
     is_of_last_commit::<F>(session, snapshot)
         && is_plain::<F>(session)
-        && (!routes_may_concern::<F>(session, snapshot, generations)
-            || is_on_its_way::<F>(session, snapshot, forwarding))
-        && (!rules_may_concern::<F>(session, snapshot, generations)
-            || is_as_ruled::<F>(session, snapshot, forwarding, generations))
+        && (!routes_may_affect::<F>(session, snapshot, generations)
+            || adjacencies_match::<F>(session, snapshot, forwarding))
+        && (!rules_may_affect::<F>(session, snapshot, generations)
+            || matches_rules::<F>(session, snapshot, forwarding, generations))
 }
 
 /// Whether only individual rules and routes have changed since the session was decided.
@@ -57,7 +57,7 @@ fn is_plain<F: Family>(session: &F::Session) -> bool {
 /// Whether rules that may match a session have changed individually within this number of generations. The result `false` is
 /// exact; `true` may be a false positive.
 #[inline(always)]
-pub(crate) fn rules_may_concern<F: Family>(session: &F::Session, snapshot: &Snapshot, generations: u32) -> bool {
+pub(crate) fn rules_may_affect<F: Family>(session: &F::Session, snapshot: &Snapshot, generations: u32) -> bool {
     let (nat, filter) = (
         snapshot.nat::<F>().changes.since(generations),
         filter::changed::<F>(snapshot, generations),
@@ -67,22 +67,22 @@ pub(crate) fn rules_may_concern<F: Family>(session: &F::Session, snapshot: &Snap
             || !filter.is_none_or(|changed| changed.is_some_and(Accumulate::is_empty));
     }
     let forward = session.forward();
-    nat.is_none_or(|changed| changed.may_concern(forward.source(), forward.destination()))
-        || filter.is_some_and(|changed| filter::may_concern::<F>(changed, session))
+    nat.is_none_or(|changed| changed.may_affect(forward.source(), forward.destination()))
+        || filter.is_some_and(|changed| filter::may_affect::<F>(changed, session))
 }
 
 /// Whether routes that may affect a session have changed within this number of generations. `false` is exact; `true` may be a false positive.
 #[inline(always)]
-fn routes_may_concern<F: Family>(session: &F::Session, snapshot: &Snapshot, generations: u32) -> bool {
-    let concern = |changed: &RouteChanges| {
-        let may_concern = |(hop, way): (AdjacencyIndex, [F::Address; 2])| {
-            let [from, to] = way;
+fn routes_may_affect<F: Family>(session: &F::Session, snapshot: &Snapshot, generations: u32) -> bool {
+    let affects = |changed: &RouteChanges| {
+        let may_affect = |(hop, path): (AdjacencyIndex, [F::Address; 2])| {
+            let [from, to] = path;
             let lookup = lookup::<F>(session, snapshot, from);
             hop.is_routed() && lookup.tables().any(|table| changed.may_affect(table, F::address(to)))
         };
-        !changed.is_empty() && adjacencies::<F>(session).into_iter().any(may_concern)
+        !changed.is_empty() && adjacencies::<F>(session).into_iter().any(may_affect)
     };
-    snapshot.route_changes.since(generations).is_none_or(concern)
+    snapshot.route_changes.since(generations).is_none_or(affects)
 }
 
 /// For each direction of a session: its adjacency, and the untranslated source and destination address of its route lookup.
@@ -102,7 +102,7 @@ pub(crate) fn lookup<'p, F: Family>(session: &F::Session, snapshot: &'p Snapshot
 }
 
 /// Whether both adjacencies of a session match the routes or are terminals, and source validation accepts the session's packets.
-fn is_on_its_way<F: Family>(session: &F::Session, snapshot: &Snapshot, forwarding: &ForwardingState) -> bool {
+fn adjacencies_match<F: Family>(session: &F::Session, snapshot: &Snapshot, forwarding: &ForwardingState) -> bool {
     let are_offered = adjacencies::<F>(session).into_iter().all(|(hop, [from, to])| {
         !hop.is_routed()
             || forwarding.is_offered::<F>(lookup::<F>(session, snapshot, from), to, hop)
@@ -122,7 +122,7 @@ fn is_by_uplink<F: Family>(session: &F::Session, snapshot: &Snapshot, forwarding
 }
 
 /// Whether the rules give the same result for a session as before.
-fn is_as_ruled<F: Family>(
+fn matches_rules<F: Family>(
     session: &F::Session,
     snapshot: &Snapshot,
     forwarding: &ForwardingState,
@@ -131,7 +131,7 @@ fn is_as_ruled<F: Family>(
     let there = session.adjacency(Direction::Forward);
     let context = session.forward().context();
     if let Some(filters) = snapshot.filter_of(context)
-        && filter::changed::<F>(snapshot, generations).is_some_and(|changed| filter::may_concern::<F>(changed, session))
+        && filter::changed::<F>(snapshot, generations).is_some_and(|changed| filter::may_affect::<F>(changed, session))
         && (session.application() != Application::Nothing
             || snapshot.marks.is_some()
             || !filter::is_tracked::<F>(snapshot, forwarding, filters, session))
@@ -170,9 +170,11 @@ fn is_as_ruled<F: Family>(
         Some(SourceAction::Exempt) | None => {
             let inspected = is_inspected(snapshot, session, there);
             let pending = snapshot.identifies([session.interface(), there.interface() as u16]);
-            let keeps_address =
-                || snapshot.passes_untranslated && keeps_address::<F>(snapshot, session.interface(), forward, protocol);
-            (nat.translates() || snapshot.filters_sessions(context) || inspected || pending || keeps_address())
+            let needs_host_session = || {
+                snapshot.passes_untranslated
+                    && needs_host_session::<F>(snapshot, session.interface(), forward, protocol)
+            };
+            (nat.translates() || snapshot.filters_sessions(context) || inspected || pending || needs_host_session())
                 && !nat.translates_source()
         }
     }

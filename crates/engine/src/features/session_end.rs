@@ -20,7 +20,7 @@ use crate::session::events::EventQueue;
 use crate::session::family::{Family, Session, V4, V6};
 use crate::session::identification::Identification;
 use crate::session::inspect_state::InspectState;
-use crate::session::records::{About, EndReason, RecordKind, RecordQueue};
+use crate::session::records::{EndReason, RecordKind, RecordQueue, RecordSubject};
 use crate::session::shard::Shard;
 use crate::snapshot::Snapshot;
 use crate::snapshot::forwarding::{ForwardingState, NeighbourReleases};
@@ -28,16 +28,16 @@ use crate::snapshot::forwarding::{ForwardingState, NeighbourReleases};
 /// Maximum number of sessions that one call of [`Shard::expire`] ends.
 const EXPIRIES: usize = 128;
 /// Number of sessions by which session memory is prefetched ahead.
-const AHEAD: usize = 12;
+const PREFETCH_DISTANCE: usize = 12;
 
 impl Shard<'_> {
     /// Runs the timers: ends at most [`EXPIRIES`] sessions of each family. Returns true if more sessions may be due.
     pub fn expire(&mut self, now: Now, snapshot: &Snapshot, tools: &SessionTools<'_>) -> bool {
         self.bindings4.expire(now.nanoseconds, EXPIRIES);
         self.bindings6.expire(now.nanoseconds, EXPIRIES);
-        let four = expire::<V4>(self, now, snapshot, tools);
-        let six = expire::<V6>(self, now, snapshot, tools);
-        four || six
+        let v4 = expire::<V4>(self, now, snapshot, tools);
+        let v6 = expire::<V6>(self, now, snapshot, tools);
+        v4 || v6
     }
 }
 
@@ -90,9 +90,9 @@ fn expire<F: Family>(shard: &mut Shard<'_>, now: Now, snapshot: &Snapshot, tools
     let (wheel, table) = F::wheel(shard);
     let progress = wheel.advance(table, now.tick, EXPIRIES as u32, |index, session| {
         let timeout = timeout::<F>(session, snapshot);
-        let left = timeout.saturating_sub(now.since(session.track().last_seen));
-        if left > 0 {
-            return TimerAction::Rearm(now.due_in(left.into(), timeout.into()));
+        let remaining = timeout.saturating_sub(now.since(session.track().last_seen));
+        if remaining > 0 {
+            return TimerAction::Rearm(now.due_in(remaining.into(), timeout.into()));
         }
         put(&mut silent, index);
         TimerAction::Expire
@@ -127,7 +127,7 @@ fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], tools: &Ses
     }
     let hashes = &mut hashes[..keys.len()];
     F::hash(tools.hasher, &keys, hashes);
-    let (first, later) = hashes.split_at((2 * AHEAD).min(hashes.len()));
+    let (first, later) = hashes.split_at((2 * PREFETCH_DISTANCE).min(hashes.len()));
     for &hash in first {
         F::table_ref(shard).prefetch(hash);
     }
@@ -161,20 +161,25 @@ fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], tools: &Ses
 
 /// Ends the inspection and identification of an ending session, if it has any.
 #[inline(always)]
-pub fn uninspect<F: Family>(shard: &mut Shard<'_>, session: &F::Session, why: EndReason, tools: &SessionTools<'_>) {
+pub fn uninspect<F: Family>(shard: &mut Shard<'_>, session: &F::Session, reason: EndReason, tools: &SessionTools<'_>) {
     if session.inspect() != InspectState::Nothing {
-        stop_inspection::<F>(shard, session, why, tools);
+        stop_inspection::<F>(shard, session, reason, tools);
     }
 }
 
 #[inline(never)]
-fn stop_inspection<F: Family>(shard: &mut Shard<'_>, session: &F::Session, why: EndReason, tools: &SessionTools<'_>) {
+fn stop_inspection<F: Family>(
+    shard: &mut Shard<'_>,
+    session: &F::Session,
+    reason: EndReason,
+    tools: &SessionTools<'_>,
+) {
     let mut session = *session;
     if let Application::Pending(place) = session.application() {
         session.set_application(Application::Known(tools.recognition.give_up(place, tools.counters)));
     }
     if let InspectState::Flow(handle) = session.inspect() {
-        close::<F>(shard, FlowHandle(handle), &session, why, tools);
+        close::<F>(shard, FlowHandle(handle), &session, reason, tools);
     }
 }
 
@@ -182,11 +187,11 @@ fn close<F: Family>(
     shard: &mut Shard<'_>,
     handle: FlowHandle,
     session: &F::Session,
-    why: EndReason,
+    reason: EndReason,
     tools: &SessionTools<'_>,
 ) {
     let Some(inspector) = &mut shard.inspector else { return };
-    log_end::<F>(inspector, (shard.number, handle), session, why, tools);
+    log_end::<F>(inspector, (shard.number, handle), session, reason, tools);
     inspector.remove_flow(handle);
 }
 
@@ -195,7 +200,7 @@ pub fn log_end<F: Family>(
     inspector: &mut Inspector<'_>,
     (shard, handle): (u16, FlowHandle),
     session: &F::Session,
-    why: EndReason,
+    reason: EndReason,
     tools: &SessionTools<'_>,
 ) {
     let Some(summary) = inspector.summary(handle) else {
@@ -207,7 +212,7 @@ pub fn log_end<F: Family>(
         recognition,
         ..
     } = *tools;
-    let about = About::flow(tools.now.nanoseconds, shard, &summary, Direction::Forward);
+    let about = RecordSubject::flow(tools.now.nanoseconds, shard, &summary, Direction::Forward);
     inspector.log_unfinished(handle, &mut |_, transaction| {
         if let Some(about) = about {
             records.push(about, RecordKind::Transaction(*transaction), counters);
@@ -215,7 +220,7 @@ pub fn log_end<F: Family>(
     });
     let application = recognition.known(session.application());
     let ended = (session.protocol(), session.track(), application);
-    records.push_end(about, &summary, ended, why, counters);
+    records.push_end(about, &summary, ended, reason, counters);
 }
 
 /// Releases the resources of a session, which include its port and mapping.

@@ -14,13 +14,13 @@ use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::batch::{Meta, Origin, put};
 use crate::packet::io::BufferIndex;
 use crate::packet::lists::Lists;
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 use crate::session::family::{Family, Session};
 use crate::snapshot::Snapshot;
 
 /// Whether a terminal of a site sent the packet to which the gateway sends an answer.
 #[inline(always)]
-pub fn came_from(snapshot: &Snapshot, meta: &Meta) -> bool {
+pub fn is_from_terminal(snapshot: &Snapshot, meta: &Meta) -> bool {
     meta.origin == Origin::Received && snapshot.is_access(meta.interface)
 }
 
@@ -64,17 +64,17 @@ pub fn source<F: Family>(snapshot: &Snapshot, context: Context) -> Option<Source
 
 /// The drop reason of a packet that arrived on an access interface but belongs to no site.
 #[inline(always)]
-pub fn unknown_site<F: Family>(snapshot: &Snapshot, meta: &Meta, key: &F::Key) -> Option<Own> {
-    let is_nobodys = came_from(snapshot, meta) && !is_site(F::tuple(key).context());
-    is_nobodys.then_some(match meta.layers.tags {
-        0 => Own::SiteUnknown,
-        _ => Own::UnknownVlan,
+pub fn unknown_site<F: Family>(snapshot: &Snapshot, meta: &Meta, key: &F::Key) -> Option<EngineReason> {
+    let has_no_site = is_from_terminal(snapshot, meta) && !is_site(F::tuple(key).context());
+    has_no_site.then_some(match meta.layers.tags {
+        0 => EngineReason::SiteUnknown,
+        _ => EngineReason::UnknownVlan,
     })
 }
 
 /// Returns the decision for a session, or a drop if its terminal uses the address of another terminal.
 #[inline(always)]
-pub fn unless_forged<F: Family>(
+pub fn reject_forged<F: Family>(
     snapshot: &Snapshot,
     meta: &Meta,
     frame: &[u8],
@@ -88,7 +88,7 @@ pub fn unless_forged<F: Family>(
     let mac = frame.get(6..12);
     match view::<F>(snapshot, &plan, tuple) {
         Some(view) if mac.and_then(|mac| mac.try_into().ok()).map(word_of) != Some(view.mac) => {
-            FlowDecision::Drop(Own::TerminalForged.into())
+            FlowDecision::Drop(EngineReason::TerminalForged.into())
         }
         _ => plan,
     }
@@ -107,7 +107,7 @@ fn view<F: Family>(snapshot: &Snapshot, plan: &FlowDecision<F>, tuple: &F::Tuple
 #[derive(Clone, Copy, Debug)]
 enum SiteOwner {
     /// The session belongs to no site.
-    Nobodys,
+    NoSite,
     /// The current state of the terminal, and whether it sent the packet. The state is `None` if the terminal's lease has ended,
     /// or if the public address of the site has changed since the session was created.
     Sites(Option<View>, bool),
@@ -126,7 +126,7 @@ fn site_owner<F: Family>(table: &Sites, session: &F::Session, direction: Directi
     } else if is_site(other.context()) {
         (false, other, key, session.adjacency(direction))
     } else {
-        return SiteOwner::Nobodys;
+        return SiteOwner::NoSite;
     };
     let view = hop
         .terminal_bits()
@@ -160,7 +160,7 @@ pub fn terminal<F: Family>(
         return Ok(None);
     };
     match site_owner::<F>(&sites.table, session, direction, F::tuple(key)) {
-        SiteOwner::Nobodys => Ok(None),
+        SiteOwner::NoSite => Ok(None),
         SiteOwner::Sites(None, upstream) => Err(TerminalFault::LeaseLost(upstream)),
         SiteOwner::Sites(Some(view), false) if !is_for(&view, frame, meta, exit) => Err(TerminalFault::NotOurMac),
         SiteOwner::Sites(Some(view), upstream) => Ok(Some((view, upstream))),
@@ -179,7 +179,7 @@ pub fn refuse<F: Family>(
 ) {
     match fault {
         TerminalFault::LeaseLost(upstream) => lease_lost::<F>(slot, index, upstream, lists, meta, ctx),
-        TerminalFault::NotOurMac => lists.drop_packet(slot, Own::NotOurMac),
+        TerminalFault::NotOurMac => lists.drop_packet(slot, EngineReason::NotOurMac),
     }
 }
 
@@ -201,7 +201,7 @@ fn lease_lost<F: Family>(
     }
     match upstream {
         true => put(lists.session_lookup.of::<F>(), slot),
-        false => lists.drop_packet(slot, Own::SiteAddressLost),
+        false => lists.drop_packet(slot, EngineReason::SiteAddressLost),
     }
 }
 

@@ -24,7 +24,7 @@ use crate::snapshot::forwarding::ForwardingState;
 pub fn is_outside_address<F: Family>(snapshot: &Snapshot, context: Context, address: F::Address) -> bool {
     let nat = snapshot.nat::<F>();
     nat.pools.owner(context, address).is_some()
-        || nat.rules.stands_in_for(context, address)
+        || nat.rules.proxies_for(context, address)
         || sites::is_own::<F>(snapshot, context, address)
 }
 
@@ -42,7 +42,7 @@ pub fn validate<F: Family>(
     };
     // Packets of the gateway itself are not validated, terminals of a site are validated by their leases, and a bridge has no
     // routes.
-    if matches!(meta.origin, Origin::Own | Origin::Hairpinned) || is_site(context) || interface.bridge.is_some() {
+    if matches!(meta.origin, Origin::Gateway | Origin::Hairpinned) || is_site(context) || interface.bridge.is_some() {
         return Ok(());
     }
     if interface.outside && is_outside_address::<F>(snapshot, context, source) {
@@ -95,10 +95,10 @@ pub fn are_valid<F: Family>(session: &F::Session, snapshot: &Snapshot, forwardin
     ends.into_iter().all(|(direction, tuple)| {
         let number = session.bound_interface(direction);
         // If packets to the sender leave through this interface, the route to the sender has already been verified.
-        let is_way = session.adjacency(direction.opposite()).interface() == usize::from(number);
+        let is_expected_interface = session.adjacency(direction.opposite()).interface() == usize::from(number);
         let Some(interface) = snapshot
             .interface(number)
-            .filter(|_| !is_way && !is_site(tuple.context()))
+            .filter(|_| !is_expected_interface && !is_site(tuple.context()))
         else {
             return true;
         };

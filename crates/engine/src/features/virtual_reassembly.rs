@@ -138,7 +138,7 @@ impl VirtualReassembly {
         let identification = self.numbers.next(receiver.hash(&self.hasher));
         self.entries[place] = Entry {
             key: *key,
-            until: now.nanoseconds + self.limits.patience,
+            until: now.nanoseconds + self.limits.timeout,
             ports: None,
             identification,
             waiting: ArrayVec::new(),

@@ -11,11 +11,11 @@ use crate::nodes::declaration::{Exit, Node, needs};
 use crate::packet::batch::{Batch, Meta, put};
 use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, PortIndex};
 use crate::packet::lists::{Leave, Lists};
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 use crate::snapshot::shares::deficit::{Deficits, Demand, Distribution};
 use crate::snapshot::shares::{Shares, SideState};
 
-use kinds::{Kinds, NOBODY, Part, interface_of, part_of, tags_of};
+use kinds::{Kinds, NO_SHARE, Part, interface_of, part_of, tags_of};
 
 mod kinds;
 
@@ -29,7 +29,7 @@ pub const NODE: Node = Node {
 };
 
 /// Maximum number of packets that a router may save from unused parts of its share.
-const SAVED: u64 = 2 * BURST_SIZE as u64;
+const MAX_PACKETS: u64 = 2 * BURST_SIZE as u64;
 
 /// Admits at most a given number of the packets received on `port`. Returns the slots of the refused packets as a bit
 /// mask. While a trace or a capture runs, the graph drops refused packets like other packets; otherwise only their
@@ -41,8 +41,8 @@ pub fn admit(
     ctx: &NodeContext<'_, '_>,
     shares: &Shares,
     side: &mut SideState,
-    (port, slots, most): (PortIndex, Range<usize>, usize),
-    is_watched: bool,
+    (port, slots, max): (PortIndex, Range<usize>, usize),
+    is_observed: bool,
 ) -> u128 {
     let Some(of) = shares.port(port) else { return 0 };
     let Some(gate) = side.gates.get_mut(usize::from(port)) else {
@@ -50,14 +50,14 @@ pub fn admit(
     };
     let slots = slots.start..slots.end.min(batch.packets.len()).min(BURST_BUFFERS);
     let budget = if of.shared {
-        gate.observe(slots.len()).min(most)
+        gate.observe(slots.len()).min(max)
     } else {
         BURST_BUFFERS
     };
     if !of.limited && slots.len() <= budget {
         return 0;
     }
-    let mut kind_of = [NOBODY; BURST_BUFFERS];
+    let mut kind_of = [NO_SHARE; BURST_BUFFERS];
     let mut kinds = Kinds::new();
     let mut parts = ArrayVec::<Part, BURST_SIZE>::new();
     let untagged = ctx.snapshot.untagged.get(usize::from(port)).copied().flatten();
@@ -84,19 +84,19 @@ pub fn admit(
     // A router that is alone on its port can't take capacity from other routers, so the NIC drops the packets for which its queue has no space.
     let routers = parts.iter().map(|part| part.entry.router);
     let (budget, reason) = match of.shared && gate.senders.observe(routers, ctx.now.nanoseconds) {
-        true => (most, Own::Shed),
-        false => (budget, Own::OverShare),
+        true => (max, EngineReason::Shed),
+        false => (budget, EngineReason::OverShare),
     };
     let mut refused = limited;
     if parts.iter().map(|part| part.packets).sum::<u64>() > budget as u64 {
-        let credits = (&mut side.credits, &mut gate.dealt);
+        let deficits = (&mut side.deficits, &mut gate.distribution);
         let frames = (slots.clone(), &kind_of, &mut kinds);
-        refused |= divide(batch.packets, frames, &parts, budget as u64, credits);
+        refused |= divide(batch.packets, frames, &parts, budget as u64, deficits);
     }
     if refused != 0 {
-        kinds.count(ctx, reason, is_watched);
-        if is_watched {
-            watched(batch, lists, (refused, limited), reason, |frame| {
+        kinds.count(ctx, reason, is_observed);
+        if is_observed {
+            drop_observed(batch, lists, (refused, limited), reason, |frame| {
                 let tags = frame.first_chunk().map_or(0, tags_of);
                 interface_of(ctx.snapshot, port, untagged, tags)
             });
@@ -129,11 +129,11 @@ fn enforce_rates(
             kinds.bytes[kind] += bytes as u32;
             limited |= 1 << slot;
             // The share does not apply to packets that the rate limit has already refused.
-            kind_of[slot] = NOBODY;
+            kind_of[slot] = NO_SHARE;
         }
     }
-    for part in parts.iter().filter(|part| part.left.is_some()) {
-        shares.charge(part.entry.router, part.had, now);
+    for part in parts.iter().filter(|part| part.remaining.is_some()) {
+        shares.charge(part.entry.router, part.used, now);
     }
     limited
 }
@@ -145,7 +145,7 @@ fn divide(
     (slots, kind_of, kinds): (Range<usize>, &[u8; BURST_BUFFERS], &mut Kinds),
     parts: &ArrayVec<Part, BURST_SIZE>,
     budget: u64,
-    (credits, dealt): (&mut Deficits, &mut Distribution),
+    (deficits, distribution): (&mut Deficits, &mut Distribution),
 ) -> u128 {
     let claim = |part: &Part| Demand {
         number: part.number,
@@ -153,15 +153,15 @@ fn divide(
         wants: part.packets,
     };
     let claims: ArrayVec<Demand, BURST_SIZE> = parts.iter().map(claim).collect();
-    credits.distribute(&claims, budget, dealt, SAVED);
-    let mut granted = [u16::MAX; BURST_BUFFERS];
-    for (granted, part) in granted.iter_mut().zip(parts) {
-        *granted = credits.take_up_to(part.number, part.packets, dealt) as u16;
+    deficits.distribute(&claims, budget, distribution, MAX_PACKETS);
+    let mut allowance = [u16::MAX; BURST_BUFFERS];
+    for (allowance, part) in allowance.iter_mut().zip(parts) {
+        *allowance = deficits.take_up_to(part.number, part.packets, distribution) as u16;
     }
     let mut refused = 0u128;
     for first in slots.clone().step_by(BURST_SIZE) {
         let those = first..slots.end.min(first + BURST_SIZE);
-        let bits = kinds.refuse(&kind_of[those.clone()], &packets[those], &mut granted);
+        let bits = kinds.refuse(&kind_of[those.clone()], &packets[those], &mut allowance);
         refused |= u128::from(bits) << first;
     }
     refused
@@ -169,11 +169,11 @@ fn divide(
 
 /// Drops refused packets through the graph, because a trace or a capture runs.
 #[cold]
-fn watched(
+fn drop_observed(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
     (refused, limited): (u128, u128),
-    reason: Own,
+    reason: EngineReason,
     interface_of: impl Fn(&[u8]) -> Option<u16>,
 ) {
     for slot in (0..batch.packets.len()).filter(|slot| refused >> slot & 1 != 0) {
@@ -182,7 +182,10 @@ fn watched(
             ..Meta::default()
         };
         let was_limited = limited >> slot & 1 != 0;
-        lists.drop_packet(slot as BufferIndex, if was_limited { Own::RateLimited } else { reason });
+        lists.drop_packet(
+            slot as BufferIndex,
+            if was_limited { EngineReason::RateLimited } else { reason },
+        );
     }
 }
 
@@ -190,10 +193,10 @@ fn watched(
 #[inline(always)]
 fn free(lists: &mut Lists, slots: u128) {
     for (half, first) in [(slots as u64, 0), ((slots >> 64) as u64, 64)] {
-        let mut left = half;
-        while left != 0 {
-            put(&mut lists.used, (first + left.trailing_zeros()) as BufferIndex);
-            left &= left - 1;
+        let mut remaining = half;
+        while remaining != 0 {
+            put(&mut lists.used, (first + remaining.trailing_zeros()) as BufferIndex);
+            remaining &= remaining - 1;
         }
     }
 }

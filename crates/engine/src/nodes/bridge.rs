@@ -14,10 +14,10 @@ use crate::packet::batch::{Batch, put};
 use crate::packet::counters::CycleStage;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
 use crate::packet::lists::{Leave, Lists};
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 use crate::snapshot::{Bridge, Snapshot};
 
-use exceptions::{hides_ip, spare, unparsable};
+use exceptions::{count_tolerated, hides_ip, unparsable};
 use validity::look;
 
 mod exceptions;
@@ -58,7 +58,7 @@ pub fn bridge(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_
         );
         let interface = ctx.snapshot.interface(meta.interface);
         let Some((interface, bridge)) = interface.and_then(|on| Some((on, on.bridge?))) else {
-            lists.drop_packet(slot, Own::InterfaceGone);
+            lists.drop_packet(slot, EngineReason::InterfaceGone);
             continue;
         };
         // The priority tag precedes the tags of the VLAN. The priority tag is popped and not forwarded.
@@ -74,14 +74,14 @@ pub fn bridge(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_
                 lists.drop_packet(slot, reason);
                 continue;
             }
-            Err(reason) => spare(meta, reason, ctx),
+            Err(reason) => count_tolerated(meta, reason, ctx),
         }
         let peer = ctx.snapshot.interface(bridge.peer);
         // If the interface has no tags, only a preceding priority tag belongs to the bridge; other tags belong to the customer.
         let outer = outer.filter(|tag| tag.is_priority() || !interface.tags.is_empty());
         match peer.is_none_or(|peer| peer.push_tags_after(packet, outer)) {
             true => send(slot, bridge.peer, batch, lists, ctx),
-            false => lists.drop_packet(slot, Own::NoBuffer),
+            false => lists.drop_packet(slot, EngineReason::NoBuffer),
         }
     }
 }
@@ -95,7 +95,7 @@ pub fn again(
     ctx: &NodeContext<'_, '_>,
 ) {
     let inspects = inspects(ctx.snapshot, batch.meta(slot).interface, bridge);
-    onward(slot, bridge, inspects, batch, lists, ctx);
+    pass_to_lookup(slot, bridge, inspects, batch, lists, ctx);
 }
 
 /// Whether packets received on an interface of a bridge are inspected.
@@ -106,7 +106,7 @@ fn inspects(snapshot: &Snapshot, number: u16, bridge: Bridge) -> bool {
 
 /// Passes packets of inspected flows, and of flows that are being identified, to session lookup. Packets of other flows
 /// are forwarded to the peer interface.
-fn onward(
+fn pass_to_lookup(
     slot: BufferIndex,
     bridge: Bridge,
     inspects: bool,
@@ -124,12 +124,12 @@ fn onward(
         Class::Ipv4 if looks => put(&mut lists.session_lookup.v4, slot),
         Class::Ipv6 if looks => put(&mut lists.session_lookup.v6, slot),
         Class::Other if inspects && hides_ip(&batch.packets[slot as usize], &batch.meta(slot).layers) => {
-            unparsable(slot, Own::EncapsulatedIp.into(), bridge, batch, lists, ctx);
+            unparsable(slot, EngineReason::EncapsulatedIp.into(), bridge, batch, lists, ctx);
         }
         _ => {
             if inspects {
                 ctx.counters.bypass_before(Skipped::NotIp);
-                spare(meta, Own::NotIp, ctx);
+                count_tolerated(meta, EngineReason::NotIp, ctx);
             }
             send(slot, bridge.peer, batch, lists, ctx);
         }

@@ -8,7 +8,7 @@ use crate::packet::batch::{Batch, put};
 use crate::packet::counters::CycleStage;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
 use crate::packet::lists::{Leave, Lists};
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 use crate::snapshot::Snapshot;
 
 use steps::walk;
@@ -40,7 +40,7 @@ type Mask = u128;
 /// Moves packets to the chain list if their router has chains: packets that were parsed in this burst, and packets that
 /// came over an inter-router link.
 #[inline(always)]
-pub fn divert_fresh(batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>, parsed: Mask) {
+pub fn divert_received(batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>, parsed: Mask) {
     if ctx.snapshot.is_chained() {
         let fresh = parsed | std::mem::take(&mut lists.fresh);
         divert(batch, lists, ctx.snapshot, fresh);
@@ -79,15 +79,17 @@ fn divert(batch: &Batch<'_, '_>, lists: &mut Lists, snapshot: &Snapshot, wanted:
 #[inline(never)]
 pub fn chain(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>, _tools: &mut NodeTools<'_>) {
     let slots = std::mem::take(&mut lists.chain);
-    let mut left = slots.iter().fold(0, |mask, &slot| mask | bit(slot));
-    while let Some(first) = slots_of(left).next() {
+    let mut remaining = slots.iter().fold(0, |mask, &slot| mask | bit(slot));
+    while let Some(first) = slots_of(remaining).next() {
         let router = ctx.snapshot.router_of(batch.meta(first).interface);
         let of_router = |slot: &BufferIndex| ctx.snapshot.router_of(batch.meta(*slot).interface) == router;
-        let own = slots_of(left).filter(of_router).fold(0, |mask, slot| mask | bit(slot));
-        left &= !own;
+        let own = slots_of(remaining)
+            .filter(of_router)
+            .fold(0, |mask, slot| mask | bit(slot));
+        remaining &= !own;
         match ctx.snapshot.chains_at(batch.meta(first).interface) {
             Some(chains) => walk(chains, own, batch, lists, ctx),
-            None => slots_of(own).for_each(|slot| lists.drop_packet(slot, Own::Forgotten)),
+            None => slots_of(own).for_each(|slot| lists.drop_packet(slot, EngineReason::Forgotten)),
         }
     }
     if !ctx.role.sessions.is_empty() {

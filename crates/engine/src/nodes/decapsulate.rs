@@ -16,7 +16,7 @@ use crate::packet::batch::{Batch, BufferIndices, Meta, put};
 use crate::packet::counters::CycleStage;
 use crate::packet::io::BURST_BUFFERS;
 use crate::packet::lists::{Leave, Lists};
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 use crate::snapshot::tunnels::{TunnelKind, TunnelTag};
 
 use inner::{group, inside};
@@ -30,7 +30,7 @@ pub const NODE: Node = Node {
     name: "decapsulate",
     help: "removes the outer header of a tunnel",
     stage: Some(CycleStage::Forward),
-    leaves: &[Leave::TakenIn, Leave::Drop],
+    leaves: &[Leave::LocalDelivery, Leave::Drop],
     exits: &[
         Exit::new("parse", "inner packet", needs::TUNNELLED),
         Exit::new("forward", "keepalive reply", needs::TUNNELLED),
@@ -73,10 +73,10 @@ pub fn decapsulate(
             counters.received_bytes.add(packet.len() as u64);
         }
         batch.meta[slot as usize % BURST_BUFFERS].interface = interface;
-        match meta.crossed + 1 {
-            MAX_PASSES.. => lists.drop_packet(slot, Own::TooManyPasses),
-            crossed => {
-                arrive(slot, interface, crossed, batch, lists, ctx);
+        match meta.link_passes + 1 {
+            MAX_PASSES.. => lists.drop_packet(slot, EngineReason::TooManyPasses),
+            link_passes => {
+                arrive(slot, interface, link_passes, batch, lists, ctx);
                 put(&mut arrived, slot);
             }
         }
@@ -84,21 +84,21 @@ pub fn decapsulate(
     if let Some(observer) = &mut tools.observer {
         observer.arrives(batch, &arrived, ctx);
     }
-    chain::divert_fresh(batch, lists, ctx, 0);
+    chain::divert_received(batch, lists, ctx, 0);
     if !ctx.role.sessions.is_empty() {
         hand_off::both(batch, lists, ctx);
     }
 }
 
 /// Replaces an outer packet by its inner frame. Returns the interface of the tunnel.
-fn open(packet: &mut Packet<'_>, meta: &Meta, ctx: &NodeContext<'_, '_>) -> Result<u16, Own> {
+fn open(packet: &mut Packet<'_>, meta: &Meta, ctx: &NodeContext<'_, '_>) -> Result<u16, EngineReason> {
     let (layers, frame) = (&meta.layers, packet.bytes());
     if layers.fragment != Fragment::Whole {
-        return Err(Own::TunnelFragment);
+        return Err(EngineReason::TunnelFragment);
     }
     let tunnels = &ctx.snapshot.tunnels;
-    let (kind, local, remote) = tunnels.outer(layers, frame).ok_or(Own::Forgotten)?;
-    let inside = inside(kind, layers, frame).ok_or(Own::TunnelHeader)?;
+    let (kind, local, remote) = tunnels.outer(layers, frame).ok_or(EngineReason::Forgotten)?;
+    let inside = inside(kind, layers, frame).ok_or(EngineReason::TunnelHeader)?;
     let mark = TunnelTag {
         router: ctx.snapshot.router_of(meta.interface),
         kind,
@@ -106,8 +106,8 @@ fn open(packet: &mut Packet<'_>, meta: &Meta, ctx: &NodeContext<'_, '_>) -> Resu
         remote,
         id: inside.id,
     };
-    let number = tunnels.find(&mark).ok_or(Own::UnknownTunnel)?;
-    let interface = ctx.snapshot.interface(number).ok_or(Own::UnknownTunnel)?;
+    let number = tunnels.find(&mark).ok_or(EngineReason::UnknownTunnel)?;
+    let interface = ctx.snapshot.interface(number).ok_or(EngineReason::UnknownTunnel)?;
     let class = match layers.class {
         Class::Ipv6 => ethertype::IPV6,
         _ => ethertype::IPV4,
@@ -118,7 +118,7 @@ fn open(packet: &mut Packet<'_>, meta: &Meta, ctx: &NodeContext<'_, '_>) -> Resu
         .get_mut(inside.datagram..inside.to)
         .unwrap_or_default();
     if !copy_ecn(inside.kind, datagram, outer) {
-        return Err(Own::TunnelCongestion);
+        return Err(EngineReason::TunnelCongestion);
     }
     let destination = group(inside.kind, datagram).unwrap_or(interface.mac);
     let fits = packet.set_len(inside.to) && packet.trim_front(inside.from);
@@ -129,7 +129,7 @@ fn open(packet: &mut Packet<'_>, meta: &Meta, ctx: &NodeContext<'_, '_>) -> Resu
     }
     // The removed outer headers were longer than the Ethernet header that replaces them.
     let Some(head) = packet.grow_front(ethernet::LENGTH).then(|| packet.bytes_mut()) else {
-        return Err(Own::TunnelHeader);
+        return Err(EngineReason::TunnelHeader);
     };
     ethernet::DESTINATION.write(head, destination);
     ethernet::SOURCE.write(head, [0; 6]);

@@ -40,7 +40,7 @@ pub struct NodeTools<'t> {
 impl NodeTools<'_> {
     /// Records that a node has run and has processed `packets` packets.
     #[inline(always)]
-    fn ran(&mut self, index: NodeIndex, node: &Node, packets: usize, lists: &Lists, ctx: &NodeContext<'_, '_>) {
+    fn record_run(&mut self, index: NodeIndex, node: &Node, packets: usize, lists: &Lists, ctx: &NodeContext<'_, '_>) {
         let now = (self.cycles)();
         let cycles = now.wrapping_sub(self.mark);
         self.mark = now;
@@ -51,7 +51,7 @@ impl NodeTools<'_> {
         }
         let stage = match node.stage {
             // A worker without sessions, or with deferred packets, only distributes packets to session workers. This counts as parsing.
-            Some(CycleStage::Session) if finds_only(ctx) => Some(CycleStage::Parse),
+            Some(CycleStage::Session) if only_looks_up(ctx) => Some(CycleStage::Parse),
             stage => stage,
         };
         if let Some(stage) = stage {
@@ -64,7 +64,7 @@ impl NodeTools<'_> {
 }
 
 #[inline(always)]
-fn finds_only(ctx: &NodeContext<'_, '_>) -> bool {
+fn only_looks_up(ctx: &NodeContext<'_, '_>) -> bool {
     !ctx.role.sessions.is_empty() && (ctx.defers || ctx.start.assist.is_none())
 }
 
@@ -94,19 +94,19 @@ macro_rules! dispatch {
         let waiting = SlotList::len(&$lists.$node);
         if waiting != 0 {
             super::$node::$node($batch, $lists, $ctx, $tools);
-            $tools.ran(NodeIndex::$node, &super::$node::NODE, waiting, $lists, $ctx);
+            $tools.record_run(NodeIndex::$node, &super::$node::NODE, waiting, $lists, $ctx);
         }
     }};
     (@by_family $node:ident $batch:ident $lists:ident $ctx:ident $tools:ident) => {{
         let waiting = SlotList::len(&$lists.$node.v4);
         if waiting != 0 {
             super::$node::$node::<V4>($batch, $lists, $ctx, $tools);
-            $tools.ran(NodeIndex::$node, &super::$node::NODE, waiting, $lists, $ctx);
+            $tools.record_run(NodeIndex::$node, &super::$node::NODE, waiting, $lists, $ctx);
         }
         let waiting = SlotList::len(&$lists.$node.v6);
         if waiting != 0 {
             super::$node::$node::<V6>($batch, $lists, $ctx, $tools);
-            $tools.ran(NodeIndex::$node, &super::$node::NODE, waiting, $lists, $ctx);
+            $tools.record_run(NodeIndex::$node, &super::$node::NODE, waiting, $lists, $ctx);
         }
     }};
 }

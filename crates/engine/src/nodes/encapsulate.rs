@@ -17,7 +17,7 @@ use crate::packet::batch::{Batch, Meta, Origin, put};
 use crate::packet::counters::CycleStage;
 use crate::packet::io::BURST_BUFFERS;
 use crate::packet::lists::{Leave, Lists};
-use crate::packet::reason::{Own, Reason};
+use crate::packet::reason::{EngineReason, Reason};
 use crate::session::family::{Family, V4, V6};
 use crate::snapshot::tunnels::{Tunnel, TunnelKind};
 
@@ -39,7 +39,9 @@ pub fn encapsulate(
     _tools: &mut NodeTools<'_>,
 ) {
     for slot in std::mem::take(&mut lists.encapsulate) {
-        let Meta { egress, crossed, .. } = *batch.meta(slot);
+        let Meta {
+            egress, link_passes, ..
+        } = *batch.meta(slot);
         let tunnel = ctx.snapshot.interface(egress).and_then(|interface| interface.tunnel);
         let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
         meta.interface = tunnel.map_or(egress, |tunnel| tunnel.underlay);
@@ -49,8 +51,8 @@ pub fn encapsulate(
         }
         let packet = &mut batch.packets[slot as usize];
         let wrapped = match tunnel {
-            None => Err(Own::InterfaceGone.into()),
-            Some(_) if crossed + 1 >= MAX_PASSES => Err(Own::TooManyPasses.into()),
+            None => Err(EngineReason::InterfaceGone.into()),
+            Some(_) if link_passes + 1 >= MAX_PASSES => Err(EngineReason::TooManyPasses.into()),
             Some(tunnel) => wrap(packet, &tunnel, ctx),
         };
         match wrapped {
@@ -59,8 +61,8 @@ pub fn encapsulate(
                 *meta = Meta {
                     layers,
                     interface: meta.interface,
-                    origin: Origin::Own,
-                    crossed: crossed + 1,
+                    origin: Origin::Gateway,
+                    link_passes: link_passes + 1,
                     ..Meta::default()
                 };
                 lists.remove_verdict(slot);
@@ -81,26 +83,26 @@ fn wrap(packet: &mut Packet<'_>, tunnel: &Tunnel, ctx: &NodeContext<'_, '_>) -> 
         Class::Ipv4 => ethertype::IPV4,
         Class::Ipv6 => ethertype::IPV6,
         Class::Arp if tunnel.carries_frames() => ethertype::ARP,
-        _ => return Err(Own::UnknownEthertype.into()),
+        _ => return Err(EngineReason::UnknownEthertype.into()),
     };
     let flow = flow(&inner, packet.bytes(), ctx);
     let service = service(kind, inner.datagram(packet.bytes()));
     let cut = if tunnel.carries_frames() { 0 } else { inner.l3.into() };
-    let six = matches!(tunnel.local, Address::V6(_));
-    let network = if six { ipv6::LENGTH } else { ipv4::LENGTH };
+    let v6 = matches!(tunnel.local, Address::V6(_));
+    let network = if v6 { ipv6::LENGTH } else { ipv4::LENGTH };
     let front = ethernet::LENGTH + network + tunnel.shim();
     // Remove the padding of a short frame.
     if !(packet.set_len(inner.end.into()) && packet.trim_front(cut) && packet.grow_front(front)) {
-        return Err(Own::TunnelHeadroom.into());
+        return Err(EngineReason::TunnelHeadroom.into());
     }
     packet.set_checksums(Checksums::Unverified);
     let frame = packet.bytes_mut();
     let Some((link, datagram)) = frame.split_first_chunk_mut::<{ ethernet::LENGTH }>() else {
-        return Err(Own::Forgotten.into());
+        return Err(EngineReason::Forgotten.into());
     };
     // `output` writes the MAC addresses when the next hop is known.
     *link = [0; ethernet::LENGTH];
-    ethernet::ETHERTYPE.write(link, if six { ethertype::IPV6 } else { ethertype::IPV4 });
+    ethernet::ETHERTYPE.write(link, if v6 { ethertype::IPV6 } else { ethertype::IPV4 });
     let (header, payload) = datagram.split_at_mut_checked(network).unwrap_or_default();
     let (protocol, source_port) = shim(payload, tunnel, kind, flow);
     let length = payload.len() as u16;

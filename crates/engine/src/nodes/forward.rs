@@ -11,7 +11,7 @@ use crate::packet::batch::Batch;
 use crate::packet::counters::CycleStage;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
 use crate::packet::lists::{Leave, Lists};
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 use crate::session::family::Family;
 use crate::snapshot::forwarding::ForwardingDecision;
 
@@ -76,7 +76,7 @@ pub fn forward<F: Family>(
         let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
         let packet = &mut batch.packets[slot as usize];
         if F::is_group(addresses[place]) {
-            lists.drop_packet(slot, Own::Multicast);
+            lists.drop_packet(slot, EngineReason::Multicast);
             continue;
         }
         if meta.interface != last {

@@ -8,12 +8,12 @@ use sluice_wire::fragments::Fragments;
 use crate::features::context::NodeContext;
 use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::leave;
-use crate::nodes::output::{as_it_is, output};
+use crate::nodes::output::{output, output_finished};
 use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::batch::{Batch, put};
 use crate::packet::io::BufferIndex;
 use crate::packet::lists::{Leave, Lists};
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 
 /// Declaration of this node of the graph.
 pub const NODE: Node = Node {
@@ -59,12 +59,12 @@ pub fn fragment(
         false => ctx.forwarding.mac(hop).map(Some),
     };
     let (Some(fragments), Some(mac)) = (fragments, mac) else {
-        lists.drop_packet(slot, Own::FragmentUnfit);
+        lists.drop_packet(slot, EngineReason::FragmentUnfit);
         return 0;
     };
     let count = fragments.len();
     if made.len() < count {
-        lists.drop_packet(slot, Own::NoBuffer);
+        lists.drop_packet(slot, EngineReason::NoBuffer);
         return 0;
     }
     for (piece, packet) in made.iter_mut().take(count).enumerate() {
@@ -73,11 +73,11 @@ pub fn fragment(
         if fragments.emit(piece, packet) {
             let out = match mac {
                 Some(mac) => output(packet, &meta.layers, hop, mac, &ctx.exit()),
-                None => as_it_is(packet, hop, &ctx.exit()),
+                None => output_finished(packet, hop, &ctx.exit()),
             };
             leave(place, out, &mut batch.meta[first + piece], hop, lists);
         } else {
-            lists.drop_packet(place, Own::FragmentUnfit);
+            lists.drop_packet(place, EngineReason::FragmentUnfit);
         }
     }
     if let Some(counters) = ctx.counters.interfaces.get(meta.interface as usize) {

@@ -9,7 +9,7 @@ use crate::packet::batch::{Batch, Meta, put};
 use crate::packet::hand_off::{EntryPoint, HandOffNote};
 use crate::packet::io::{BURST_BUFFERS, BufferIndex, PortIndex, WorkerIndex};
 use crate::packet::lists::{Leave, Lists};
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 use crate::session::family::{Family, V4, V6};
 
 /// Declaration of this node of the graph.
@@ -29,7 +29,7 @@ pub fn received(
     ctx: &NodeContext<'_, '_>,
     port: PortIndex,
     first: usize,
-    rooms: &mut [usize],
+    free_entries: &mut [usize],
 ) {
     let mut tally = ReceiveTally::of(ctx, port);
     let mut passed = 0;
@@ -43,9 +43,9 @@ pub fn received(
             1 => 0,
             parsers => spread(hash(frame), parsers),
         };
-        match (ctx.role.parsers.get(next), rooms.get_mut(next)) {
-            (Some(&parser), Some(room)) if *room > 0 => {
-                *room -= 1;
+        match (ctx.role.parsers.get(next), free_entries.get_mut(next)) {
+            (Some(&parser), Some(capacity)) if *capacity > 0 => {
+                *capacity -= 1;
                 passed += 1;
                 lists.hand_over(
                     slot as BufferIndex,
@@ -55,7 +55,7 @@ pub fn received(
             }
             _ => {
                 tally.count(ctx, meta.interface, frame.len() as u64);
-                lists.drop_packet(slot as BufferIndex, Own::Shed);
+                lists.drop_packet(slot as BufferIndex, EngineReason::Shed);
             }
         }
     }
@@ -73,7 +73,7 @@ pub fn shed(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, 
             ..Meta::default()
         };
         tally.count(ctx, tally.interface, batch.packets[slot].len() as u64);
-        put(&mut lists.drop, (slot as BufferIndex, Own::Shed.into()));
+        put(&mut lists.drop, (slot as BufferIndex, EngineReason::Shed.into()));
     }
     tally.flush(ctx);
 }

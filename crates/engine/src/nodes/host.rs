@@ -16,7 +16,7 @@ use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::batch::{Batch, Meta, put};
 use crate::packet::counters::CycleStage;
 use crate::packet::lists::{Leave, Lists};
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 use crate::packet::task::UnresolvedNeighbour;
 use crate::session::family::{Family, V4, V6};
 use crate::snapshot::Interface;
@@ -78,7 +78,7 @@ pub fn host(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<
             .interface(meta.interface)
             .filter(|interface| interface.host)
         else {
-            lists.drop_packet(slot, Own::InterfaceGone);
+            lists.drop_packet(slot, EngineReason::InterfaceGone);
             continue;
         };
         let too_long = meta.layers.end.saturating_sub(meta.layers.l3) > ctx.snapshot.mtu(meta.interface, ctx.now);

@@ -47,7 +47,7 @@ pub fn icmp_error(
     for (slot, icmp_error, reason) in std::mem::take(&mut lists.icmp_error) {
         let meta = *batch.meta(slot);
         if meta.is_from_gateway() {
-            learn(&icmp_error, &meta, batch.packets[slot as usize].bytes(), ctx);
+            learn_path_mtu(&icmp_error, &meta, batch.packets[slot as usize].bytes(), ctx);
             lists.drop_packet(slot, reason);
             continue;
         }
@@ -65,11 +65,11 @@ pub fn icmp_error(
             ctx.snapshot.is_bridged(meta.interface),
         );
         // An answer to a terminal of a site is sent to the source MAC of the packet, because sites have no routes.
-        let of_site = sites::came_from(ctx.snapshot, &meta);
+        let of_site = sites::is_from_terminal(ctx.snapshot, &meta);
         let sender = packet.bytes().get(6..12).and_then(|mac| mac.try_into().ok());
         let terminal: Option<[u8; 6]> = sender.filter(|_| of_site);
         let made = ctx.snapshot.interface(meta.interface).is_some_and(|interface| {
-            may_report(packet, &meta, icmp_error)
+            may_send_error(packet, &meta, icmp_error)
                 && owner
                     .policer
                     .admits(Policed::IcmpError, meta.interface, ctx.now.nanoseconds)
@@ -97,7 +97,7 @@ pub fn icmp_error(
 /// Lowers the path MTU of a tunnel if an outer packet exceeds the MTU of a link. No ICMP error is sent, because the gateway
 /// itself sent the outer packet.
 #[cold]
-fn learn(icmp_error: &IcmpError, meta: &Meta, frame: &[u8], ctx: &NodeContext<'_, '_>) {
+fn learn_path_mtu(icmp_error: &IcmpError, meta: &Meta, frame: &[u8], ctx: &NodeContext<'_, '_>) {
     let IcmpError::TooBig(mtu) = *icmp_error else { return };
     let router = ctx.snapshot.router_of(meta.interface);
     if ctx
@@ -115,7 +115,7 @@ pub fn reinject(slot: crate::packet::io::BufferIndex, batch: &mut Batch<'_, '_>,
     let meta = &mut batch.meta[slot as usize % crate::packet::io::BURST_BUFFERS];
     let hairpinned = meta.origin == Origin::Hairpinned;
     if !hairpinned {
-        meta.origin = Origin::Own;
+        meta.origin = Origin::Gateway;
     }
     match layers::parse(batch.packets[slot as usize].bytes()) {
         Ok(layers) => {
@@ -139,10 +139,10 @@ fn sender_of(packet: &Packet<'_>, meta: &Meta) -> Address {
     }
 }
 
-fn may_report(packet: &Packet<'_>, meta: &Meta, icmp_error: IcmpError) -> bool {
+fn may_send_error(packet: &Packet<'_>, meta: &Meta, icmp_error: IcmpError) -> bool {
     match meta.layers.class {
-        Class::Ipv4 => icmp::may_report(packet.bytes(), &meta.layers),
-        Class::Ipv6 => icmpv6::may_report(packet.bytes(), &meta.layers, matches!(icmp_error, IcmpError::TooBig(_))),
+        Class::Ipv4 => icmp::may_send_error(packet.bytes(), &meta.layers),
+        Class::Ipv6 => icmpv6::may_send_error(packet.bytes(), &meta.layers, matches!(icmp_error, IcmpError::TooBig(_))),
         _ => false,
     }
 }

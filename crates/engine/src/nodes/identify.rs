@@ -4,7 +4,7 @@
 use sluice_wire::Direction;
 use sluice_wire::layers::Flags;
 
-use crate::features::application_filter::{ApplicationCheck, follow_application};
+use crate::features::application_filter::{ApplicationCheck, apply_application};
 use crate::features::context::NodeContext;
 use crate::features::inspection::InspectState;
 use crate::nodes::declaration::{Exit, Node, needs};
@@ -57,13 +57,13 @@ fn one<F: Family>(meta: &Meta, frame: &[u8], index: RecordIndex, direction: Dire
     }) else {
         return;
     };
-    let whose = IdentifiedSession {
+    let identified = IdentifiedSession {
         shard: meta.shard,
-        six: F::IS_V6,
+        v6: F::IS_V6,
         index,
     };
     let place = match session.application() {
-        Application::Enabled => ctx.recognition.open(whose, ctx.counters),
+        Application::Enabled => ctx.recognition.open(identified, ctx.counters),
         Application::Pending(place) => Some(place),
         // An earlier packet of this burst has completed the identification.
         Application::Nothing | Application::Known(_) => return,
@@ -81,7 +81,7 @@ fn one<F: Family>(meta: &Meta, frame: &[u8], index: RecordIndex, direction: Dire
         _ => set::<F>(shard, index, Application::Known(said.pair)),
     }
     if said.is_new || said.is_over {
-        follow_application::<F>(shard, index, ctx.snapshot, ApplicationCheck::First, &tools);
+        apply_application::<F>(shard, index, ctx.snapshot, ApplicationCheck::First, &tools);
     }
 }
 

@@ -19,7 +19,7 @@ use crate::packet::counters::CycleStage;
 use crate::packet::counters::WorkerCounters;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
 use crate::packet::lists::{Leave, Lists};
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 use crate::session::family::{Family, Session};
 
 use flow::flow;
@@ -81,7 +81,7 @@ pub fn inspect<F: Family>(
         let shard = ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_deref_mut);
         let session = shard.and_then(|shard| F::table_ref(shard).get(index).copied());
         let Some(session) = session else {
-            lists.drop_packet(slot, Own::Forgotten);
+            lists.drop_packet(slot, EngineReason::Forgotten);
             continue;
         };
         let packet = Packet::<F> {
@@ -110,9 +110,9 @@ fn one<F: Family>(
     let (slot, meta) = (packet.slot, packet.meta);
     let tools = ctx.tools();
     let Some(shard) = ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_deref_mut) else {
-        return lists.drop_packet(slot, Own::Forgotten);
+        return lists.drop_packet(slot, EngineReason::Forgotten);
     };
-    shard.follow_rules(ctx.snapshot.inspected, ctx.now);
+    shard.load_rules(ctx.snapshot.inspected, ctx.now);
     // An ICMP error that quotes a packet of a flow contains no payload of the flow.
     if meta.layers.flags.has(Flags::ICMP_ERROR) {
         return skip::<F>(slot, Skipped::IcmpError, lists, ctx.counters);
@@ -122,7 +122,7 @@ fn one<F: Family>(
         InspectState::Flow(handle) => Some(FlowHandle(handle)),
         InspectState::Nothing
         | InspectState::Enabled
-        | InspectState::Left
+        | InspectState::Bypassed
         | InspectState::Pending
         | InspectState::Remarked
         | InspectState::Denied(_) => None,
@@ -174,8 +174,8 @@ fn one<F: Family>(
 }
 
 /// Forwards a packet without inspection.
-fn skip<F: Family>(slot: BufferIndex, why: Skipped, lists: &mut Lists, counters: &WorkerCounters) {
-    counters.bypass(why, 1);
+fn skip<F: Family>(slot: BufferIndex, cause: Skipped, lists: &mut Lists, counters: &WorkerCounters) {
+    counters.bypass(cause, 1);
     forward::<F>(slot, lists);
 }
 

@@ -10,7 +10,7 @@ use crate::packet::batch::{Batch, Meta, put};
 use crate::packet::counters::CycleStage;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex, NO_PORT};
 use crate::packet::lists::{Leave, Lists};
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 use crate::snapshot::shares::Shares;
 
 /// Declaration of this node of the graph.
@@ -42,7 +42,9 @@ pub fn inter_router_link(
         observer.crosses(batch, &slots, ctx);
     }
     for slot in slots {
-        let Meta { egress, crossed, .. } = *batch.meta(slot);
+        let Meta {
+            egress, link_passes, ..
+        } = *batch.meta(slot);
         if ctx
             .snapshot
             .interface(egress)
@@ -63,22 +65,24 @@ pub fn inter_router_link(
             let router = ctx.snapshot.router_of(interface);
             shares.may_cross(egress, router, length, ctx.now.nanoseconds)
         };
-        match crossed + 1 {
-            _ if peer.is_none() => lists.drop_packet(slot, Own::InterfaceGone),
-            _ if !ctx.snapshot.shares.as_deref().is_none_or(admits) => lists.drop_packet(slot, Own::RateLimited),
-            MAX_PASSES.. => lists.drop_packet(slot, Own::TooManyPasses),
-            crossed => arrive(slot, interface, crossed, batch, lists, ctx),
+        match link_passes + 1 {
+            _ if peer.is_none() => lists.drop_packet(slot, EngineReason::InterfaceGone),
+            _ if !ctx.snapshot.shares.as_deref().is_none_or(admits) => {
+                lists.drop_packet(slot, EngineReason::RateLimited)
+            }
+            MAX_PASSES.. => lists.drop_packet(slot, EngineReason::TooManyPasses),
+            link_passes => arrive(slot, interface, link_passes, batch, lists, ctx),
         }
     }
-    chain::divert_fresh(batch, lists, ctx, 0);
+    chain::divert_received(batch, lists, ctx, 0);
 }
 
-/// Receives a frame on `interface`, which belongs to a link or tunnel, and counts it as received there. `crossed` is
+/// Receives a frame on `interface`, which belongs to a link or tunnel, and counts it as received there. `link_passes` is
 /// the number of links, encapsulations and decapsulations that the packet has passed.
 pub fn arrive(
     slot: BufferIndex,
     interface: u16,
-    crossed: u8,
+    link_passes: u8,
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
     ctx: &mut NodeContext<'_, '_>,
@@ -89,6 +93,6 @@ pub fn arrive(
     lists.remove_verdict(slot);
     let mut counted = ReceiveTally::at(interface);
     parse_other(slot, packet, meta, lists, ctx, (NO_PORT, Some(interface)), &mut counted);
-    meta.crossed = crossed;
+    meta.link_passes = link_passes;
     lists.fresh |= 1 << (slot as usize % BURST_BUFFERS);
 }

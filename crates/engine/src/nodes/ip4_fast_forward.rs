@@ -80,24 +80,24 @@ fn route<const TAGGED: bool>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: 
         let packet = &mut batch.packets[slot as usize];
         let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
         let together = &mut leaving[route as usize % CACHE_SIZE];
-        let (mut way, is_it) = adjacencies.at(route);
-        if !is_it {
-            leave(together, way.port(), lists);
+        let (mut adjacency, is_match) = adjacencies.at(route);
+        if !is_match {
+            leave(together, adjacency.port(), lists);
             if !adjacencies.bind(route, &exit) {
-                forward_slowly(slot, packet, meta, lists, ctx);
+                forward_general(slot, packet, meta, lists, ctx);
                 continue;
             }
-            way = adjacencies.at(route).0;
+            adjacency = adjacencies.at(route).0;
         }
         let passes = match TAGGED {
-            true => relabel(packet, way, meta.layers.tags),
-            false => rewrite(packet, way) || give_tags(packet, way),
+            true => relabel(packet, adjacency, meta.layers.tags),
+            false => rewrite(packet, adjacency) || give_tags(packet, adjacency),
         };
         if !passes {
-            forward_slowly(slot, packet, meta, lists, ctx);
+            forward_general(slot, packet, meta, lists, ctx);
             continue;
         }
-        meta.egress = way.egress();
+        meta.egress = adjacency.egress();
         put(together, slot);
     }
     for (place, together) in leaving.iter_mut().enumerate() {
@@ -128,14 +128,14 @@ fn drop_unverified_sources<const TAGGED: bool>(
     let mut valid = [None; 4];
     for ((&slot, &back), route) in all.slots().iter().zip(&back).zip(routes) {
         let interface = batch.meta(slot).interface;
-        let way = Some((back, interface));
+        let adjacency = Some((back, interface));
         let known = &mut valid[(back as usize ^ interface as usize) % 4];
-        if *known == way {
+        if *known == adjacency {
             continue;
         }
         let mode = ctx.snapshot.interface(interface).map(|interface| interface.validation);
         match validate_reverse_path(mode.unwrap_or(Strict), back, interface, &ctx.forwarding.next_hops) {
-            Ok(()) => *known = way,
+            Ok(()) => *known = adjacency,
             Err(_) => *route = NO_ROUTE,
         }
     }
@@ -165,7 +165,7 @@ fn leave(together: &mut BufferIndices, port: PortIndex, lists: &mut Lists) {
 
 /// Passes packets that need more work to the nodes for the general case.
 #[inline(never)]
-fn forward_slowly(
+fn forward_general(
     slot: BufferIndex,
     packet: &Packet<'_>,
     meta: &mut Meta,

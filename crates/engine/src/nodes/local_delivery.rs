@@ -21,7 +21,7 @@ use crate::packet::hand_off::{EntryPoint, HandOffNote};
 use crate::packet::icmp_error::IcmpError;
 use crate::packet::io::BufferIndex;
 use crate::packet::lists::{Leave, Lists};
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 use crate::session::family::{Family, V4, V6};
 use crate::snapshot::Snapshot;
 
@@ -30,7 +30,7 @@ pub const NODE: Node = Node {
     name: "local-delivery",
     help: "receives what is addressed to the router itself",
     stage: Some(CycleStage::Forward),
-    leaves: &[Leave::TakenIn, Leave::HandOver, Leave::Drop],
+    leaves: &[Leave::LocalDelivery, Leave::HandOver, Leave::Drop],
     exits: &[
         Exit::new("forward", "echo reply", needs::ROUTED),
         Exit::new("icmp-error", "no listener", needs::ROUTED),
@@ -51,12 +51,12 @@ pub fn local_delivery(
 ) {
     for slot in std::mem::take(&mut lists.local_delivery) {
         let meta = *batch.meta(slot);
-        let of_site = sites::came_from(ctx.snapshot, &meta);
+        let of_site = sites::is_from_terminal(ctx.snapshot, &meta);
         if is_for_relay(ctx.snapshot, &meta, batch.packets[slot as usize].bytes()) {
             put(&mut lists.subscriber, slot);
             continue;
         }
-        if is_awaited(ctx, &meta, batch.packets[slot as usize].bytes()) {
+        if is_expected_reply(ctx, &meta, batch.packets[slot as usize].bytes()) {
             put(&mut lists.taken, slot);
             continue;
         }
@@ -96,7 +96,7 @@ pub fn local_delivery(
             continue;
         }
         if !owner.policer.admits(Policed::Icmp, meta.interface, now) {
-            lists.drop_packet(slot, Own::PolicedEcho);
+            lists.drop_packet(slot, EngineReason::PolicedEcho);
             continue;
         }
         answer_echo(slot, &meta, of_site, batch, lists, ctx);
@@ -108,7 +108,7 @@ pub fn local_delivery(
 fn refuse(slot: BufferIndex, meta: &Meta, owner: &mut OwnerState, lists: &mut Lists, now: u64) {
     let layers = &meta.layers;
     if !owner.policer.admits(Policed::Other, meta.interface, now) {
-        lists.drop_packet(slot, Own::PolicedOther);
+        lists.drop_packet(slot, EngineReason::PolicedOther);
     } else if layers.flags.has(Flags::ICMP_ERROR) {
         put(&mut lists.taken, slot);
     } else if matches!(
@@ -116,9 +116,9 @@ fn refuse(slot: BufferIndex, meta: &Meta, owner: &mut OwnerState, lists: &mut Li
         (Class::Ipv4, protocol::ICMP) | (Class::Ipv6, protocol::ICMPV6)
     ) {
         // Drop an ICMP message of an unknown type silently (RFC 1122, 3.2.2; RFC 4443, 2.4).
-        lists.drop_packet(slot, Own::NoLocalService);
+        lists.drop_packet(slot, EngineReason::NoLocalService);
     } else {
-        lists.icmp_error(slot, IcmpError::PortUnreachable, Own::NoLocalService);
+        lists.icmp_error(slot, IcmpError::PortUnreachable, EngineReason::NoLocalService);
     }
 }
 
@@ -171,7 +171,7 @@ fn is_for_relay(snapshot: &Snapshot, meta: &Meta, frame: &[u8]) -> bool {
 
 /// Whether a packet is the reply to an echo request of the gateway. The function records the reply.
 #[inline]
-fn is_awaited(ctx: &NodeContext<'_, '_>, meta: &Meta, frame: &[u8]) -> bool {
+fn is_expected_reply(ctx: &NodeContext<'_, '_>, meta: &Meta, frame: &[u8]) -> bool {
     meta.layers.flags.has(Flags::ICMP_REPLY)
         && Echo::replied(frame, &meta.layers)
             .is_some_and(|echo| ctx.snapshot.probes.answered(&echo, ctx.now.nanoseconds))

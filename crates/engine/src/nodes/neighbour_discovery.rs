@@ -16,7 +16,7 @@ use crate::packet::hand_off::{EntryPoint, HandOffNote};
 use crate::packet::io::BufferIndex;
 use crate::packet::lists::{Leave, Lists};
 use crate::packet::punt;
-use crate::packet::reason::{Own, Reason};
+use crate::packet::reason::{EngineReason, Reason};
 use crate::session::family::Family;
 use crate::snapshot::Interface;
 use crate::snapshot::forwarding::ForwardingState;
@@ -32,7 +32,7 @@ pub const NODE: Node = Node {
     name: "neighbour-discovery",
     help: "answers ARP and neighbour discovery",
     stage: Some(CycleStage::Forward),
-    leaves: &[Leave::TakenIn, Leave::HandOver, Leave::Drop],
+    leaves: &[Leave::LocalDelivery, Leave::HandOver, Leave::Drop],
     exits: &[
         Exit::new("transmit", "answer", needs::ROUTED),
         Exit::new("punt", "router discovery", needs::HOSTED),
@@ -47,7 +47,7 @@ enum Outcome {
     /// The packet has been replaced by a proxy answer for another host.
     Proxied,
     /// The message was processed and needs no answer.
-    Taken,
+    Consumed,
     /// The message is invalid or not for the gateway, and is dropped.
     Drop(Reason),
     /// The message is a router solicitation of a host.
@@ -73,13 +73,13 @@ pub fn neighbour_discovery(
             continue;
         };
         // The answer to a pending request is not policed, so that a flood of other messages can't displace the answer.
-        let is_awaited = is_awaited(batch.packets[slot as usize].bytes(), &meta, ctx.forwarding);
-        if !is_awaited && !owner.policer.admits(Policed::Neighbour, meta.interface, now) {
-            lists.drop_packet(slot, Own::PolicedNeighbour);
+        let is_expected_reply = is_expected_reply(batch.packets[slot as usize].bytes(), &meta, ctx.forwarding);
+        if !is_expected_reply && !owner.policer.admits(Policed::Neighbour, meta.interface, now) {
+            lists.drop_packet(slot, EngineReason::PolicedNeighbour);
             continue;
         }
         let Some(interface) = snapshot.interface(meta.interface) else {
-            lists.drop_packet(slot, Own::InterfaceGone);
+            lists.drop_packet(slot, EngineReason::InterfaceGone);
             continue;
         };
         if meta.layers.class == Class::Arp
@@ -112,10 +112,10 @@ pub fn neighbour_discovery(
         };
         match outcome {
             Outcome::Answer | Outcome::Proxied => transmit(slot, &meta, interface, batch, lists, ctx),
-            Outcome::Taken => put(&mut lists.taken, slot),
+            Outcome::Consumed => put(&mut lists.taken, slot),
             Outcome::Advertise => {
                 put(&mut lists.taken, slot);
-                owner.advertise_soon(meta.interface, now);
+                owner.schedule_advertisement(meta.interface, now);
             }
             Outcome::Punt => put(&mut lists.punt, slot),
             Outcome::Drop(reason) => lists.drop_packet(slot, reason),
@@ -160,7 +160,7 @@ fn transmit(
 
 /// Whether a message answers a pending request of the gateway. With forged answers, the first answer completes the
 /// request.
-fn is_awaited(frame: &[u8], meta: &Meta, forwarding: &ForwardingState) -> bool {
+fn is_expected_reply(frame: &[u8], meta: &Meta, forwarding: &ForwardingState) -> bool {
     let sender = match meta.layers.class {
         Class::Arp => arp::Arp::new(meta.layers.datagram(frame))
             .filter(|message| message.operation() != arp::REQUEST)

@@ -11,7 +11,7 @@ use crate::packet::counters::CycleStage;
 use crate::packet::hand_off::{EntryPoint, HandOffNote};
 use crate::packet::icmp_error::IcmpError;
 use crate::packet::lists::{Leave, Lists};
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 
 /// Declaration of this node of the graph.
 pub const NODE: Node = Node {
@@ -52,7 +52,7 @@ pub fn neighbour_resolution(
                     let packet = &batch.packets[slot as usize];
                     again(slot, packet, &meta.layers, (interface, meta.origin), lists);
                 }
-                None => lists.drop_packet(slot, Own::InterfaceGone),
+                None => lists.drop_packet(slot, EngineReason::InterfaceGone),
             },
         }
     }

@@ -10,7 +10,7 @@ use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::batch::Meta;
 use crate::packet::io::{BufferIndex, PortIndex, WorkerIndex};
 use crate::packet::lists::{Leave, Lists};
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 
 use adjacency::write;
 use link_header::link_header;
@@ -41,13 +41,13 @@ pub enum OutputResult {
     /// Another worker has a queue of the interface's port and gets the packet.
     HandOver(WorkerIndex, u16),
     /// The packet can't be sent and is dropped.
-    Drop(Own),
+    Drop(EngineReason),
 }
 
 /// Writes the link header of a packet. Puts the packet on the list of its port, or of the worker that has a queue of the port.
 #[inline(always)]
 pub fn send(
-    way: &mut Adjacency,
+    adjacency: &mut Adjacency,
     slot: BufferIndex,
     packet: &mut Packet<'_>,
     meta: &mut Meta,
@@ -55,15 +55,15 @@ pub fn send(
     exit: &OutputContext<'_>,
 ) {
     let length = packet.len();
-    if !way.take(packet.bytes_mut(), length, slot, meta, lists) {
-        send_by_parts(way, slot, packet, meta, lists, exit);
+    if !adjacency.take(packet.bytes_mut(), length, slot, meta, lists) {
+        send_by_parts(adjacency, slot, packet, meta, lists, exit);
     }
 }
 
 /// Sends a frame with tags, or through the queue of another worker.
 #[inline(never)]
 pub fn send_by_parts(
-    way: &mut Adjacency,
+    adjacency: &mut Adjacency,
     slot: BufferIndex,
     packet: &mut Packet<'_>,
     meta: &mut Meta,
@@ -71,25 +71,27 @@ pub fn send_by_parts(
     exit: &OutputContext<'_>,
 ) {
     let layers = &meta.layers;
-    if way.is_open_for(layers.end.saturating_sub(layers.l3)) && way.relabel(packet, layers.tags) {
-        meta.egress = way.egress();
-        return lists.send(way.port, slot);
+    if adjacency.may_send(layers.end.saturating_sub(layers.l3)) && adjacency.relabel(packet, layers.tags) {
+        meta.egress = adjacency.egress();
+        return lists.send(adjacency.port, slot);
     }
-    if let Some(sender) = way.sender.filter(|_| meta.layers.tags == 0 && way.tags == 0)
-        && let Some(addresses) = way.head.first_chunk::<12>()
+    if let Some(sender) = adjacency
+        .sender
+        .filter(|_| meta.layers.tags == 0 && adjacency.tags == 0)
+        && let Some(addresses) = adjacency.head.first_chunk::<12>()
     {
         write(packet.bytes_mut(), Some(addresses));
         return leave(
             slot,
-            OutputResult::HandOver(sender, way.hop.interface() as u16),
+            OutputResult::HandOver(sender, adjacency.hop.interface() as u16),
             meta,
-            way.hop,
+            adjacency.hop,
             lists,
         );
     }
-    let [a, b, c, d, e, f, ..] = way.head;
-    let out = output(packet, &meta.layers, way.hop, [a, b, c, d, e, f], exit);
-    leave(slot, out, meta, way.hop, lists);
+    let [a, b, c, d, e, f, ..] = adjacency.head;
+    let out = output(packet, &meta.layers, adjacency.hop, [a, b, c, d, e, f], exit);
+    leave(slot, out, meta, adjacency.hop, lists);
 }
 
 /// Writes the link header for a neighbour with this MAC.
@@ -101,18 +103,18 @@ pub fn output(
     exit: &OutputContext<'_>,
 ) -> OutputResult {
     let Some(interface) = exit.snapshot.interfaces.get(hop.interface()) else {
-        return OutputResult::Drop(Own::InterfaceGone);
+        return OutputResult::Drop(EngineReason::InterfaceGone);
     };
     if !link_header(packet, layers, interface, mac) {
-        return OutputResult::Drop(Own::NoBuffer);
+        return OutputResult::Drop(EngineReason::NoBuffer);
     }
-    as_it_is(packet, hop, exit)
+    output_finished(packet, hop, exit)
 }
 
 /// Exit of a frame with a finished link header, through the hop's interface. Counts the frame if this worker transmits it.
-pub fn as_it_is(packet: &Packet<'_>, hop: AdjacencyIndex, exit: &OutputContext<'_>) -> OutputResult {
+pub fn output_finished(packet: &Packet<'_>, hop: AdjacencyIndex, exit: &OutputContext<'_>) -> OutputResult {
     let Some(interface) = exit.snapshot.interfaces.get(hop.interface()) else {
-        return OutputResult::Drop(Own::InterfaceGone);
+        return OutputResult::Drop(EngineReason::InterfaceGone);
     };
     match exit.snapshot.sender(interface.port, exit.own) {
         Some(sender) => OutputResult::HandOver(sender, hop.interface() as u16),

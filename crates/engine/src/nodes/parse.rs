@@ -25,7 +25,7 @@ mod tally;
 
 pub use next_node::{again, classify};
 
-pub(super) use general::{complete_checksum, forget_wrong, parse_other};
+pub(super) use general::{clear_bad_checksum, complete_checksum, parse_other};
 pub(super) use tally::ReceiveTally;
 
 /// Declaration of this node of the graph.
@@ -78,7 +78,7 @@ pub fn parse(
         return tally.flush(ctx);
     }
     let end = slots.end.min(batch.packets.len()).min(BURST_BUFFERS);
-    parse_those(batch, lists, ctx, port, slots.start..end);
+    parse_range(batch, lists, ctx, port, slots.start..end);
 }
 
 /// Parses all slots except those in the mask of packets that `admit` has refused.
@@ -91,20 +91,20 @@ pub fn parse_admitted(
 ) {
     let end = slots.end.min(batch.packets.len()).min(BURST_BUFFERS);
     let below = |end: usize| 1u128.checked_shl(end as u32).map_or(u128::MAX, |bit| bit - 1);
-    let mut left = below(end) & !below(slots.start) & !refused;
+    let mut remaining = below(end) & !below(slots.start) & !refused;
     if ctx.snapshot.bridges_tags(port) {
-        left = bridge::receive_tagged(batch, lists, ctx, port, left);
+        remaining = bridge::receive_tagged(batch, lists, ctx, port, remaining);
     }
     let admitted = std::iter::from_fn(|| {
-        let slot = left.trailing_zeros() as usize;
-        left &= left.wrapping_sub(1);
+        let slot = remaining.trailing_zeros() as usize;
+        remaining &= remaining.wrapping_sub(1);
         (slot < BURST_BUFFERS).then_some(slot)
     });
-    parse_those(batch, lists, ctx, port, admitted);
+    parse_range(batch, lists, ctx, port, admitted);
 }
 
 #[inline(never)]
-fn parse_those(
+fn parse_range(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
     ctx: &mut NodeContext<'_, '_>,
@@ -114,8 +114,8 @@ fn parse_those(
     let snapshot = ctx.snapshot;
     let untagged = snapshot.untagged.get(port as usize).copied().flatten();
     let mut tally = ReceiveTally::of(ctx, port);
-    let ours = untagged.and_then(|number| Some((number, snapshot.interface(number)?)));
-    let ends = ours.is_some_and(|(_, interface)| snapshot.tunnels.end_in(interface.router));
+    let untagged_interface = untagged.and_then(|number| Some((number, snapshot.interface(number)?)));
+    let ends = untagged_interface.is_some_and(|(_, interface)| snapshot.tunnels.end_in(interface.router));
     let (mut frames, mut bytes, mut tagged) = (0, 0, Tagged::of(ctx, port));
     let mut site = Sites::of(ctx, port, untagged);
     for slot in slots {
@@ -135,7 +135,7 @@ fn parse_those(
                     &mut tally,
                 );
             }
-        } else if let Some((number, interface)) = ours
+        } else if let Some((number, interface)) = untagged_interface
             && let Some(layers) = plain4(frame, 0, packet.checksums(), &interface.mac)
         {
             frames += 1;
@@ -171,7 +171,7 @@ fn parse_those(
         sites.tally.flush(ctx);
     }
     tally.flush(ctx);
-    if let Some((number, _)) = ours {
+    if let Some((number, _)) = untagged_interface {
         let interface = number;
         ReceiveTally {
             interface,
@@ -186,6 +186,6 @@ fn parse_those(
 #[inline(always)]
 fn end_frame(packet: &mut Packet<'_>, length: usize, end: u16) {
     if usize::from(end) != length {
-        packet.cut_trailer(end.into());
+        packet.trim_trailer(end.into());
     }
 }

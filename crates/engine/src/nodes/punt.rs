@@ -16,7 +16,7 @@ use crate::packet::counters::CycleStage;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
 use crate::packet::lists::{Leave, Lists};
 use crate::packet::punt::{self, Host, Multicast};
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 use crate::session::family::{Family, Session, V4, V6};
 
 /// Declaration of this node of the graph.
@@ -24,7 +24,7 @@ pub const NODE: Node = Node {
     name: "punt",
     help: "delivers packets to a router's host",
     stage: Some(CycleStage::Forward),
-    leaves: &[Leave::TakenIn, Leave::Drop],
+    leaves: &[Leave::LocalDelivery, Leave::Drop],
     exits: &[],
 };
 
@@ -36,11 +36,11 @@ pub fn punt(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<
         let layers = &meta.layers;
         let frame = batch.packets[slot as usize].bytes();
         let Some(host) = ctx.snapshot.host(meta.interface) else {
-            lists.drop_packet(slot, Own::NoLocalService);
+            lists.drop_packet(slot, EngineReason::NoLocalService);
             continue;
         };
-        if layers.flags.has(Flags::MULTICAST) && !hears(host, layers, frame) {
-            lists.drop_packet(slot, Own::Multicast);
+        if layers.flags.has(Flags::MULTICAST) && !host_receives(host, layers, frame) {
+            lists.drop_packet(slot, EngineReason::Multicast);
             continue;
         }
         // Local delivery has already evaluated the input filter for packets that are addressed to the router.
@@ -56,17 +56,17 @@ pub fn punt(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<
             continue;
         }
         // Remove the tags, and the padding of a short frame.
-        let begin = (layers.l3 as usize).saturating_sub(2);
-        let parts = (frame.get(..12), frame.get(begin..layers.end as usize));
+        let start = (layers.l3 as usize).saturating_sub(2);
+        let parts = (frame.get(..12), frame.get(start..layers.end as usize));
         let (Some(addresses), Some(rest)) = parts else {
-            lists.drop_packet(slot, Own::Forgotten);
+            lists.drop_packet(slot, EngineReason::Forgotten);
             continue;
         };
         if ctx.punts.push(meta.interface, [addresses, rest], ctx.counters) {
             host.count(class);
             put(&mut lists.taken, slot);
         } else {
-            lists.drop_packet(slot, Own::PuntQueueFull);
+            lists.drop_packet(slot, EngineReason::PuntQueueFull);
         }
     }
 }
@@ -90,7 +90,7 @@ pub fn deliver<F: Family>(
         let session = *F::table_ref(shard).get(index)?;
         Some((shard, session))
     }) else {
-        return lists.drop_packet(slot, Own::Forgotten);
+        return lists.drop_packet(slot, EngineReason::Forgotten);
     };
     let translated = validated::<F>(&exit, meta, packet.bytes(), &session.key(direction))
         .and_then(|()| translate::<F>(packet.bytes_mut(), &layers, &session, direction, 0));
@@ -117,9 +117,9 @@ pub fn deliver<F: Family>(
 /// Whether a host receives a multicast or broadcast packet. A host receives link-local groups (RFC 5771, 4; RFC 4291,
 /// 2.7), all groups if configured, and broadcast DHCP. Echo requests to a group get no answer, and neighbour discovery
 /// messages never reach this node.
-fn hears(host: &Host, layers: &Layers, frame: &[u8]) -> bool {
-    let asks = layers.flags.has(Flags::ICMP_QUERY) && !layers.flags.has(Flags::ICMP_REPLY);
-    if host.multicast() == Multicast::None || asks {
+fn host_receives(host: &Host, layers: &Layers, frame: &[u8]) -> bool {
+    let is_request = layers.flags.has(Flags::ICMP_QUERY) && !layers.flags.has(Flags::ICMP_REPLY);
+    if host.multicast() == Multicast::None || is_request {
         return false;
     }
     let all = host.multicast() == Multicast::All;

@@ -2,7 +2,7 @@
 
 use sluice_wire::Direction;
 
-use crate::features::application_filter::{ApplicationCheck, follow_application, mark_of};
+use crate::features::application_filter::{ApplicationCheck, apply_application, mark_of};
 use crate::features::context::NodeContext;
 use crate::features::creation::FlowDecision;
 use crate::features::filter;
@@ -14,7 +14,7 @@ use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::batch::{Batch, put};
 use crate::packet::counters::CycleStage;
 use crate::packet::lists::{Leave, Lists};
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 use crate::session::family::{Family, Session};
 
 use retention::{Retained, keeps};
@@ -94,10 +94,10 @@ pub fn revalidate<F: Family>(
                     transfer_port::<F>(session, pool, &tools);
                 }
                 session.set_generation(generation);
-                follow_application::<F>(shard, index, ctx.snapshot, ApplicationCheck::Again, &tools);
+                apply_application::<F>(shard, index, ctx.snapshot, ApplicationCheck::Again, &tools);
             }
             None => {
-                if port_owner::<F>(&session, ctx.snapshot, meta.shard) == PortOwner::Nobody {
+                if port_owner::<F>(&session, ctx.snapshot, meta.shard) == PortOwner::Unowned {
                     ctx.counters.sessions_withdrawn.add(1);
                 }
                 end::<F>(shard, index, &tools);
@@ -108,7 +108,7 @@ pub fn revalidate<F: Family>(
             Some(FlowDecision::Wait(wanted)) => lists.wait_for_neighbour(slot, Some(wanted)),
             Some(FlowDecision::SendIcmpError(icmp_error, reason)) => lists.icmp_error(slot, icmp_error, reason),
             Some(FlowDecision::Drop(reason)) => lists.drop_packet(slot, reason),
-            Some(_) => lists.drop_packet(slot, Own::Forgotten),
+            Some(_) => lists.drop_packet(slot, EngineReason::Forgotten),
         }
     }
 }

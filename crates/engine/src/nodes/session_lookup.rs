@@ -48,7 +48,7 @@ pub const NODE: Node = Node {
 const GROUP: usize = 32;
 
 /// Number of packets by which session records are prefetched ahead, from the L2 into the L1 cache.
-const NEAR: usize = 4;
+const L1_PREFETCH_DISTANCE: usize = 4;
 
 /// Number of packets by which the cache line of a site's terminal is prefetched ahead. The session record contains the
 /// terminal's number, so the record is prefetched this number of packets before the terminal's line.
@@ -64,16 +64,16 @@ pub fn session_lookup<F: Family>(
     let (nat, work) = (ctx.snapshot.nat::<F>(), tools.lookups.of::<F>());
     // Subscribers' sites have only IPv4. Specialised copies of the code avoid the cost of features that are not configured.
     match (!F::IS_V6 && ctx.snapshot.sites.is_some(), nat.spread.is_some()) {
-        (true, _) => look_up::<F, true, true>(batch, lists, ctx, nat, work),
-        (false, true) => look_up::<F, false, true>(batch, lists, ctx, nat, work),
-        (false, false) => look_up::<F, false, false>(batch, lists, ctx, nat, work),
+        (true, _) => lookup_sessions::<F, true, true>(batch, lists, ctx, nat, work),
+        (false, true) => lookup_sessions::<F, false, true>(batch, lists, ctx, nat, work),
+        (false, false) => lookup_sessions::<F, false, false>(batch, lists, ctx, nat, work),
     }
 }
 
 /// Looks up sessions and translates packets. `SITES`: subscribers' sites exist. `SPREAD`: rules translate flows to several hosts
 /// or to a router's host.
 #[inline(never)]
-fn look_up<F: Family, const SITES: bool, const SPREAD: bool>(
+fn lookup_sessions<F: Family, const SITES: bool, const SPREAD: bool>(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
     ctx: &mut NodeContext<'_, '_>,
@@ -114,7 +114,12 @@ fn look_up<F: Family, const SITES: bool, const SPREAD: bool>(
             if SITES && place + TERMINAL < last.1 {
                 prefetch_terminal::<F>(place + TERMINAL, batch, ctx, work);
             }
-            let ahead = place + if SITES { TERMINAL + NEAR } else { NEAR };
+            let ahead = place
+                + if SITES {
+                    TERMINAL + L1_PREFETCH_DISTANCE
+                } else {
+                    L1_PREFETCH_DISTANCE
+                };
             if ahead < last.1
                 && let Some(shard) = ctx.shard_of(batch.meta(work.slots[ahead]))
             {

@@ -77,7 +77,7 @@ pub(super) fn create<F: Family>(
     flows.insert(batch, ctx, &hashes);
     for flow in &flows.flows {
         let state = match flow.state {
-            CreationState::Follows(leader) => flows.flows[leader as usize].state,
+            CreationState::SameFlow(leader) => flows.flows[leader as usize].state,
             state => state,
         };
         match (state, flow.decision) {

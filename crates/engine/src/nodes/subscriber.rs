@@ -10,21 +10,21 @@ use crate::features::context::NodeContext;
 use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::dispatch::NodeTools;
 use crate::nodes::leave;
-use crate::nodes::output::{Adjacency, as_it_is};
+use crate::nodes::output::{Adjacency, output_finished};
 use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::batch::{Batch, Meta, put};
 use crate::packet::counters::CycleStage;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
 use crate::packet::lists::{Leave, Lists};
 use crate::packet::punt::ROUTED;
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 
 /// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "subscriber",
     help: "relays DHCP and ARP of subscribers' sites to the control plane",
     stage: Some(CycleStage::Forward),
-    leaves: &[Leave::TakenIn, Leave::Drop],
+    leaves: &[Leave::LocalDelivery, Leave::Drop],
     exits: &[
         Exit::new("transmit", "from the control plane", needs::SITES),
         Exit::new("forward", "DHCP to servers", needs::SITES),
@@ -43,19 +43,19 @@ pub fn subscriber(
         let meta = *batch.meta(slot);
         let frame = batch.packets[slot as usize].bytes();
         let Some(sites) = ctx.snapshot.sites.as_deref() else {
-            lists.drop_packet(slot, Own::NoLocalService);
+            lists.drop_packet(slot, EngineReason::NoLocalService);
             continue;
         };
         if sites.is_access(meta.interface) {
             let Some(context) = sites.dhcp_client(meta.interface, &meta.layers, frame) else {
-                lists.drop_packet(slot, Own::SiteUnknown);
+                lists.drop_packet(slot, EngineReason::SiteUnknown);
                 continue;
             };
             if !sites
                 .table
                 .admits(site(context), RequestKind::Dhcp, ctx.now.nanoseconds)
             {
-                lists.drop_packet(slot, Own::SitePolicedDhcp);
+                lists.drop_packet(slot, EngineReason::SitePolicedDhcp);
                 continue;
             }
         }
@@ -67,7 +67,7 @@ pub fn subscriber(
         let whole = frame.get(..end).unwrap_or(frame);
         match ctx.subscribers.push(meta.interface, [whole, &[]], ctx.counters) {
             true => put(&mut lists.taken, slot),
-            false => lists.drop_packet(slot, Own::SubscribersQueueFull),
+            false => lists.drop_packet(slot, EngineReason::SubscribersQueueFull),
         }
     }
 }
@@ -86,13 +86,13 @@ pub fn sent(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, 
         };
         counters.originated.add(1);
         match layers::parse(packet.bytes()) {
-            _ if packet.bytes().is_empty() => lists.drop_packet(place, Own::NoBuffer),
+            _ if packet.bytes().is_empty() => lists.drop_packet(place, EngineReason::NoBuffer),
             Err(fault) => lists.drop_packet(place, fault),
             Ok(layers) if routed && layers.class == Class::Ipv4 => {
                 meta.layers = layers;
                 put(&mut lists.forward.v4, place);
             }
-            Ok(_) if routed => lists.drop_packet(place, Own::UnknownEthertype),
+            Ok(_) if routed => lists.drop_packet(place, EngineReason::UnknownEthertype),
             Ok(layers) => {
                 meta.layers = layers;
                 finish(place, packet, meta, lists, ctx);
@@ -117,7 +117,7 @@ pub fn answer(
         &mut batch.meta[slot as usize % BURST_BUFFERS],
     );
     let Some(interface) = ctx.snapshot.interface(meta.interface) else {
-        return lists.drop_packet(slot, Own::InterfaceGone);
+        return lists.drop_packet(slot, EngineReason::InterfaceGone);
     };
     if let Some(head) = packet.bytes_mut().first_chunk_mut::<12>() {
         head[..6].copy_from_slice(&mac);
@@ -125,7 +125,7 @@ pub fn answer(
     }
     let tags = tags.unwrap_or_default();
     if !tags.into_iter().rev().flatten().all(|tag| vlan::push(packet, tag)) {
-        return lists.drop_packet(slot, Own::NoBuffer);
+        return lists.drop_packet(slot, EngineReason::NoBuffer);
     }
     match layers::parse(packet.bytes()) {
         Ok(layers) => meta.layers = layers,
@@ -137,13 +137,13 @@ pub fn answer(
 /// Sends a finished frame through the interface of its metadata.
 fn finish(slot: BufferIndex, packet: &Packet<'_>, meta: &mut Meta, lists: &mut Lists, ctx: &NodeContext<'_, '_>) {
     let hop = AdjacencyIndex::bridge(meta.interface);
-    leave(slot, as_it_is(packet, hop, &ctx.exit()), meta, hop, lists);
+    leave(slot, output_finished(packet, hop, &ctx.exit()), meta, hop, lists);
 }
 
 /// Sends a translated packet of a site's session, or passes it to fragmentation.
 #[inline(always)]
 pub fn send(
-    way: &mut Adjacency,
+    adjacency: &mut Adjacency,
     (view, upstream): (&View, bool),
     cut: bool,
     slot: BufferIndex,
@@ -151,12 +151,12 @@ pub fn send(
     meta: &mut Meta,
     lists: &mut Lists,
 ) {
-    if !way.relabel_as(packet, meta.layers.tags, view, upstream, cut) {
-        lists.drop_packet(slot, Own::NoBuffer);
+    if !adjacency.relabel_as(packet, meta.layers.tags, view, upstream, cut) {
+        lists.drop_packet(slot, EngineReason::NoBuffer);
     } else if cut {
-        fragment_site(slot, way.hop(), packet, meta, lists);
+        fragment_site(slot, adjacency.hop(), packet, meta, lists);
     } else {
-        leave(slot, way.out(), meta, way.hop(), lists);
+        leave(slot, adjacency.out(), meta, adjacency.hop(), lists);
     }
 }
 

@@ -13,7 +13,7 @@ pub const NODE: Node = Node {
     name: "test-node",
     help: "receives every packet",
     stage: Some(CycleStage::Forward),
-    leaves: &[Leave::TakenIn],
+    leaves: &[Leave::LocalDelivery],
     exits: &[Exit::new("transmit", "", needs::ALWAYS)],
 };
 
@@ -35,7 +35,7 @@ mod tests {
     use crate::control::graph::{edges, node};
     use crate::nodes::{HAS_LIST, NODES};
     use crate::packet::lists::{Location, NodeIndex};
-    use crate::packet::reason::{Own, Reason};
+    use crate::packet::reason::{EngineReason, Reason};
 
     #[test]
     fn node_of_one_file_and_one_line_has_a_list_a_place_and_edges() {
@@ -47,8 +47,11 @@ mod tests {
             panic!("{:?}", lists.location(7))
         };
         assert_eq!((NodeIndex::test_node, "test-node"), (index, index.node().name));
-        lists.drop_remaining(Own::Loop);
-        assert_eq!(Some(Location::Dropped(Reason::from(Own::Loop))), lists.location(7));
+        lists.drop_remaining(EngineReason::Loop);
+        assert_eq!(
+            Some(Location::Dropped(Reason::from(EngineReason::Loop))),
+            lists.location(7)
+        );
         assert!(lists.is_done() && HAS_LIST[index as usize]);
         assert_eq!("receives every packet", node("test-node").unwrap().help);
         assert!(edges().any(|edge| (edge.from, edge.to) == ("test-node", "transmit")));

@@ -13,7 +13,7 @@ use crate::packet::counters::CycleStage;
 use crate::packet::hand_off::{EntryPoint, HandOffNote};
 use crate::packet::io::BURST_BUFFERS;
 use crate::packet::lists::{Leave, Lists};
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 use crate::session::family::{Family, V4, V6};
 
 /// Declaration of this node of the graph.
@@ -57,7 +57,7 @@ pub fn virtual_reassembly(
             }
         };
         let Some(datagram) = known else {
-            lists.drop_packet(slot, Own::FragmentsFull);
+            lists.drop_packet(slot, EngineReason::FragmentsFull);
             continue;
         };
         (layers.source_port, layers.destination_port) = datagram.ports;

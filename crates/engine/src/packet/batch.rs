@@ -17,7 +17,7 @@ pub enum Origin {
     Received,
     /// The gateway itself made the packet. The packet is neither validated nor translated, and its TTL is not
     /// decremented.
-    Own,
+    Gateway,
     /// The packet was received from inside and is addressed to the outside address of an inside host. The packet is
     /// processed like a packet from outside (RFC 4787, REQ-9).
     Hairpinned,
@@ -31,7 +31,7 @@ impl Origin {
     }
     pub(super) fn unpack(word: u64) -> Self {
         match word & 3 {
-            1 => Self::Own,
+            1 => Self::Gateway,
             2 => Self::Hairpinned,
             3 => Self::Routed,
             _ => Self::Received,
@@ -54,7 +54,7 @@ pub struct Meta {
     /// Origin of the packet.
     pub origin: Origin,
     /// Number of inter-router links, encapsulations and decapsulations that the packet has passed.
-    pub crossed: u8,
+    pub link_passes: u8,
     /// IP ID that the fragments of the datagram get; 0 if the packet is not a fragment.
     pub identification: u16,
 }
@@ -65,7 +65,7 @@ impl Meta {
     /// Whether the gateway itself made the packet.
     #[inline(always)]
     pub fn is_from_gateway(&self) -> bool {
-        self.origin == Origin::Own
+        self.origin == Origin::Gateway
     }
 }
 

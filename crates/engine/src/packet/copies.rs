@@ -44,10 +44,10 @@ impl Copies {
 
     /// The copied frames, each with its egress interface.
     pub fn iter(&self) -> impl Iterator<Item = (u16, &[u8])> {
-        let mut begin = 0;
+        let mut start = 0;
         self.ends.iter().filter_map(move |&(end, interface)| {
-            let frame = self.bytes.get(begin..end)?;
-            begin = end;
+            let frame = self.bytes.get(start..end)?;
+            start = end;
             Some((interface, frame))
         })
     }

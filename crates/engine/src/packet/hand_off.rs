@@ -45,7 +45,7 @@ pub struct HandOffNote {
     /// IP ID for the fragments of the packet's datagram.
     pub identification: u16,
     /// Number of inter-router links, encapsulations and decapsulations that the packet has passed.
-    pub crossed: u8,
+    pub link_passes: u8,
 }
 
 impl HandOffNote {
@@ -58,7 +58,7 @@ impl HandOffNote {
             origin: meta.origin,
             ports,
             identification: meta.identification,
-            crossed: meta.crossed,
+            link_passes: meta.link_passes,
         }
     }
 
@@ -68,8 +68,8 @@ impl HandOffNote {
             EntryPoint::Session => (0, 0, 0),
             EntryPoint::Fragment => (1, 0, 0),
             EntryPoint::Wait(wanted) => {
-                let six = u64::from(matches!(wanted.address, Address::V6(_)));
-                (2, u64::from(wanted.interface) | six << 16, wanted.address.number())
+                let v6 = u64::from(matches!(wanted.address, Address::V6(_)));
+                (2, u64::from(wanted.interface) | v6 << 16, wanted.address.number())
             }
             EntryPoint::Gateway => (3, 0, 0),
             EntryPoint::SendIcmpError(icmp_error, reason) => (4, icmp_error.pack() | (reason.number() as u64) << 32, 0),
@@ -77,7 +77,7 @@ impl HandOffNote {
             EntryPoint::Received(port) => (6, u64::from(port), 0),
             EntryPoint::Forward => (7, 0, 0),
         };
-        let from = u64::from(self.interface) << 8 | self.origin.pack() << 24 | u64::from(self.crossed & 7) << 26;
+        let from = u64::from(self.interface) << 8 | self.origin.pack() << 24 | u64::from(self.link_passes & 7) << 26;
         let ports = u64::from(self.ports.0) << 16 | u64::from(self.ports.1);
         [
             stage | from | ports << 32,
@@ -118,7 +118,7 @@ impl HandOffNote {
             stage,
             interface: (first >> 8) as u16,
             origin: Origin::unpack(first >> 24),
-            crossed: (first >> 26) as u8 & 7,
+            link_passes: (first >> 26) as u8 & 7,
             ports: ((first >> 48) as u16, (first >> 32) as u16),
             identification: (second >> 48) as u16,
         })

@@ -14,7 +14,7 @@ use crate::packet::counters::HandOffCause;
 use crate::packet::hand_off::{EntryPoint, HandOffNote};
 use crate::packet::icmp_error::IcmpError;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex, NoteWords, PortIndex, WorkerIndex};
-use crate::packet::reason::{Own, Reason};
+use crate::packet::reason::{EngineReason, Reason};
 use crate::packet::task::{Task, UnresolvedNeighbour, UnsolicitedSyn};
 
 pub use fast_forward::FastForwardList;
@@ -124,7 +124,7 @@ pub enum Leave {
     /// Dropped, with a counted reason.
     Drop,
     /// Delivered to the router itself, or to its host.
-    TakenIn,
+    LocalDelivery,
     /// Parked until an event or a timeout.
     Park,
     /// Handed to another worker.
@@ -139,7 +139,7 @@ impl Leave {
     /// All exits other than transmission.
     pub const ALL: [Leave; 6] = [
         Self::Drop,
-        Self::TakenIn,
+        Self::LocalDelivery,
         Self::Park,
         Self::HandOver,
         Self::Hold,
@@ -150,7 +150,7 @@ impl Leave {
     pub fn name(self) -> &'static str {
         match self {
             Self::Drop => "drop",
-            Self::TakenIn => "taken-in",
+            Self::LocalDelivery => "taken-in",
             Self::Park => "park",
             Self::HandOver => "hand-over",
             Self::Hold => "hold",
@@ -165,7 +165,7 @@ pub enum Location {
     /// The packet waits for this node.
     Node(NodeIndex),
     /// The packet has left the graph.
-    Left(Leave),
+    Exited(Leave),
     /// The packet is dropped for this reason.
     Dropped(Reason),
 }
@@ -233,10 +233,10 @@ macro_rules! lists {
             }
 
             /// Drops all packets that still wait for a node.
-            pub fn drop_remaining(&mut self, reason: Own) {
-                let mut left = BufferIndices::new();
-                $($(#[$only])* self.$node.drain_into(&mut left);)+
-                left.into_iter().for_each(|slot| self.drop_packet(slot, reason));
+            pub fn drop_remaining(&mut self, reason: EngineReason) {
+                let mut remaining = BufferIndices::new();
+                $($(#[$only])* self.$node.drain_into(&mut remaining);)+
+                remaining.into_iter().for_each(|slot| self.drop_packet(slot, reason));
             }
 
             /// The node that will process a slot.
@@ -290,7 +290,7 @@ impl Lists {
     }
 
     /// Clears the masks for the next burst.
-    pub fn forget_slots(&mut self) {
+    pub fn clear_slots(&mut self) {
         (self.passed, self.identified, self.sessionless, self.fresh) = (0, 0, 0, 0);
     }
 
@@ -369,15 +369,15 @@ impl Lists {
         } else if let Some((_, reason)) = self.drop.iter().find(|(place, _)| *place == slot) {
             Some(Location::Dropped(*reason))
         } else if is_parked {
-            Some(Location::Left(Leave::Park))
+            Some(Location::Exited(Leave::Park))
         } else if self.hand_over.iter().any(|(place, ..)| *place == slot) {
-            Some(Location::Left(Leave::HandOver))
+            Some(Location::Exited(Leave::HandOver))
         } else if self.taken.holds(slot) {
-            Some(Location::Left(Leave::TakenIn))
+            Some(Location::Exited(Leave::LocalDelivery))
         } else if self.hold.holds(slot) {
-            Some(Location::Left(Leave::Hold))
+            Some(Location::Exited(Leave::Hold))
         } else if self.queue.holds(slot) {
-            Some(Location::Left(Leave::Queue))
+            Some(Location::Exited(Leave::Queue))
         } else {
             None
         }

@@ -16,7 +16,7 @@ use sluice_wire::layers::{Fragment, Layers};
 use sluice_route::policer::ROUTER_SHARE;
 
 use crate::packet::counters::WorkerCounters;
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 
 /// Classes of punted packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,12 +82,12 @@ impl PuntClass {
     }
 
     /// The drop reason of a packet that exceeds the rate limit of the class.
-    pub fn policed(self) -> Own {
+    pub fn policed(self) -> EngineReason {
         match self {
-            PuntClass::Routing => Own::PuntPolicedRouting,
-            PuntClass::Bfd => Own::PuntPolicedBfd,
-            PuntClass::Dhcp => Own::PuntPolicedDhcp,
-            PuntClass::Arp | PuntClass::Other => Own::PuntPolicedOther,
+            PuntClass::Routing => EngineReason::PuntPolicedRouting,
+            PuntClass::Bfd => EngineReason::PuntPolicedBfd,
+            PuntClass::Dhcp => EngineReason::PuntPolicedDhcp,
+            PuntClass::Arp | PuntClass::Other => EngineReason::PuntPolicedOther,
         }
     }
 }
@@ -198,9 +198,9 @@ pub const ROUTED: u16 = 1 << 15;
 const HEAD: usize = 4;
 
 /// Creates a queue of frames with this capacity in bytes.
-pub fn queue(room: usize) -> (PuntSender, PuntReceiver) {
-    let (giver, taker) = rtrb::RingBuffer::new(room);
-    (PuntSender(giver), PuntReceiver(taker))
+pub fn queue(capacity: usize) -> (PuntSender, PuntReceiver) {
+    let (sender, receiver) = rtrb::RingBuffer::new(capacity);
+    (PuntSender(sender), PuntReceiver(receiver))
 }
 
 /// Producer of a queue.
@@ -273,8 +273,8 @@ pub struct PuntQueue(RefCell<PuntSender>);
 impl PuntQueue {
     /// Creates a queue, and its consumer.
     pub fn new() -> (Self, PuntReceiver) {
-        let (giver, taker) = queue(QUEUE_BYTES);
-        (Self(RefCell::new(giver)), taker)
+        let (sender, receiver) = queue(QUEUE_BYTES);
+        (Self(RefCell::new(sender)), receiver)
     }
 
     /// Appends a frame to a host, given in two parts. Returns `false` if the queue is full.
@@ -295,18 +295,18 @@ mod tests {
     proptest! {
         #[test]
         fn queue_any_frames_come_out_as_they_went_in(frames in proptest::collection::vec((0u16.., 0usize..90), 1..60)) {
-            let (mut giver, mut taker) = queue(256);
+            let (mut sender, mut receiver) = queue(256);
             let mut expected = std::collections::VecDeque::new();
             for (number, (interface, length)) in frames.into_iter().enumerate() {
                 let frame = vec![number as u8; length];
                 let parts = frame.split_at(length / 3);
-                if giver.push(interface, [parts.0, parts.1]) {
+                if sender.push(interface, [parts.0, parts.1]) {
                     expected.push_back((interface, frame));
                 } else {
                     let (interface, frame) = expected.pop_front().expect("a full queue has frames");
-                    prop_assert_eq!(Some((interface, frame.len())), taker.head());
+                    prop_assert_eq!(Some((interface, frame.len())), receiver.head());
                     let mut out = vec![0; frame.len()];
-                    taker.pop(&mut out);
+                    receiver.pop(&mut out);
                     prop_assert_eq!(frame, out);
                 }
             }
@@ -328,11 +328,11 @@ mod tests {
 
     #[test]
     fn frame_longer_than_its_room_is_cut_and_the_next_one_whole() {
-        let (mut giver, mut taker) = queue(64);
-        assert!(giver.push(1, [b"abc", b"defg"]) && giver.push(2, [b"xy", b""]));
+        let (mut sender, mut receiver) = queue(64);
+        assert!(sender.push(1, [b"abc", b"defg"]) && sender.push(2, [b"xy", b""]));
         let mut out = [0; 4];
-        taker.pop(&mut out);
-        assert_eq!((b"abcd", Some((2, 2))), (&out, taker.head()));
+        receiver.pop(&mut out);
+        assert_eq!((b"abcd", Some((2, 2))), (&out, receiver.head()));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use sluice_wire::{Fault, named};
 
 named! {
     /// Reasons of the engine itself.
-    pub enum Own {
+    pub enum EngineReason {
         NotOurMac "not-our-mac" "the destination MAC address does not belong to the gateway";
         UnknownVlan "unknown-vlan" "no interface is configured for these VLAN tags";
         NotIp "not-ip" "neither IPv4 nor IPv6, so that the inspection of the bridge can't inspect the packet";
@@ -53,7 +53,7 @@ named! {
         ParkingFull "parking-full" "the table of packets parked for a neighbour or a fragment was full";
         SynsFull "unsolicited-syns-full" "the table of pending unsolicited SYNs was full";
         SynOvertaken "unsolicited-syn-overtaken" "an unsolicited SYN for a connection that was then opened from inside";
-        LeftToOffload "partial-checksums" "a local sender left the checksum to offload, and the configuration refuses \
+        PartialChecksum "partial-checksums" "a local sender left the checksum to offload, and the configuration refuses \
              such packets";
         DeviceRefused "device-refused" "the device delivered the frame in an unsupported form";
         InterfaceGone "interface-gone" "the egress interface is no longer configured";
@@ -87,7 +87,7 @@ pub enum Reason {
     /// A decision of inspection.
     Inspect(sluice_inspect::Reason),
     /// A decision of the engine.
-    Own(Own),
+    Engine(EngineReason),
 }
 
 impl Reason {
@@ -95,9 +95,9 @@ impl Reason {
     const NAT: usize = Self::ROUTE + sluice_route::Reason::ALL.len();
     const FILTER: usize = Self::NAT + sluice_nat::Reason::ALL.len();
     const INSPECT: usize = Self::FILTER + sluice_filter::Reason::ALL.len();
-    const OWN: usize = Self::INSPECT + sluice_inspect::Reason::ALL.len();
+    const ENGINE: usize = Self::INSPECT + sluice_inspect::Reason::ALL.len();
     /// Number of drop reasons.
-    pub const COUNT: usize = Self::OWN + Own::ALL.len();
+    pub const COUNT: usize = Self::ENGINE + EngineReason::ALL.len();
 
     /// Number of the reason, which is less than [`Reason::COUNT`].
     #[inline(always)]
@@ -108,7 +108,7 @@ impl Reason {
             Self::Nat(r) => Self::NAT + r as usize,
             Self::Filter(r) => Self::FILTER + r as usize,
             Self::Inspect(r) => Self::INSPECT + r as usize,
-            Self::Own(r) => Self::OWN + r as usize,
+            Self::Engine(r) => Self::ENGINE + r as usize,
         }
     }
 
@@ -128,7 +128,7 @@ impl Reason {
             .chain(nat)
             .chain(filter)
             .chain(inspect)
-            .chain(Own::ALL.iter().map(|&r| Self::Own(r)))
+            .chain(EngineReason::ALL.iter().map(|&r| Self::Engine(r)))
     }
 
     /// Name of the reason's counter.
@@ -139,7 +139,7 @@ impl Reason {
             Self::Nat(r) => r.name(),
             Self::Filter(r) => r.name(),
             Self::Inspect(r) => r.name(),
-            Self::Own(r) => r.name(),
+            Self::Engine(r) => r.name(),
         }
     }
 
@@ -151,7 +151,7 @@ impl Reason {
             Self::Nat(r) => r.help(),
             Self::Filter(r) => r.help(),
             Self::Inspect(r) => r.help(),
-            Self::Own(r) => r.help(),
+            Self::Engine(r) => r.help(),
         }
     }
 
@@ -163,7 +163,7 @@ impl Reason {
             Self::Nat(_) => "slow-path",
             Self::Filter(_) => "filter",
             Self::Inspect(_) => "inspect",
-            Self::Own(_) => "engine",
+            Self::Engine(_) => "engine",
         }
     }
 }
@@ -193,8 +193,8 @@ impl From<sluice_inspect::Reason> for Reason {
         Self::Inspect(r)
     }
 }
-impl From<Own> for Reason {
-    fn from(r: Own) -> Self {
-        Self::Own(r)
+impl From<EngineReason> for Reason {
+    fn from(r: EngineReason) -> Self {
+        Self::Engine(r)
     }
 }

@@ -13,7 +13,7 @@ pub enum Task {
     /// Fragment a datagram that exceeds the MTU of its hop.
     Cut(BufferIndex, AdjacencyIndex),
     /// Send a neighbour request to the link, or a probe to the neighbour.
-    Ask {
+    Solicit {
         /// Neighbour to resolve.
         neighbour: NeighbourIndex,
         /// Whether the MAC is known, so that the request is a unicast probe.

@@ -5,7 +5,7 @@
 pub const TICKS_PER_SECOND: u64 = 100;
 
 /// Number of ticks in one slot of the timer wheel's middle level (0.64 s).
-const GRAIN: u64 = 64;
+const SLOT_TICKS: u64 = 64;
 
 /// The time of a burst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,14 +33,14 @@ impl Now {
         self.due_in(timeout, timeout)
     }
 
-    /// The tick at which to check a session that may expire in `left` ticks; `timeout` is its whole timeout. If
-    /// [`GRAIN`] is small compared to the timeout, the tick is rounded up to a multiple of [`GRAIN`], so that the
+    /// The tick at which to check a session that may expire in `remaining` ticks; `timeout` is its whole timeout. If
+    /// [`SLOT_TICKS`] is small compared to the timeout, the tick is rounded up to a multiple of [`SLOT_TICKS`], so that the
     /// session doesn't use the finest level of the timer wheel.
     #[inline(always)]
-    pub fn due_in(self, left: u64, timeout: u64) -> u64 {
-        let due = self.tick + left;
-        let coarse = timeout >= 64 * GRAIN;
-        if coarse { due.next_multiple_of(GRAIN) } else { due }
+    pub fn due_in(self, remaining: u64, timeout: u64) -> u64 {
+        let due = self.tick + remaining;
+        let coarse = timeout >= 64 * SLOT_TICKS;
+        if coarse { due.next_multiple_of(SLOT_TICKS) } else { due }
     }
 
     /// The low 32 bits of the tick, in the form that sessions store.

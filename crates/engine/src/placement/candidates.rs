@@ -49,24 +49,24 @@ fn groupings() -> impl Iterator<Item = Vec<usize>> {
 fn divisions(cores: usize, stages: usize, rest: usize) -> Vec<Vec<usize>> {
     let sizes = (1..cores).filter(|size| cores <= FEW || size.is_power_of_two());
     let sizes: Vec<usize> = sizes.collect();
-    let mut adjacencies = vec![Vec::new()];
+    let mut combinations = vec![Vec::new()];
     for stage in 0..stages {
         let mut longer = Vec::new();
-        for way in adjacencies {
+        for combination in combinations {
             if stage == rest {
-                longer.push([way.as_slice(), &[0]].concat());
+                longer.push([combination.as_slice(), &[0]].concat());
                 continue;
             }
-            let used: usize = way.iter().sum();
+            let used: usize = combination.iter().sum();
             let fitting = sizes.iter().filter(|&&size| used + size < cores);
-            longer.extend(fitting.map(|&size| [way.as_slice(), &[size]].concat()));
+            longer.extend(fitting.map(|&size| [combination.as_slice(), &[size]].concat()));
         }
-        adjacencies = longer;
+        combinations = longer;
     }
-    for way in &mut adjacencies {
-        way[rest] = cores - way.iter().sum::<usize>();
+    for combination in &mut combinations {
+        combination[rest] = cores - combination.iter().sum::<usize>();
     }
-    adjacencies
+    combinations
 }
 
 /// A pipeline with these numbers of parts and cores in each stage. If the last stage has no size, it runs on the cores of the
@@ -124,11 +124,11 @@ fn pipelines(order: &[Core], load: &Load, found: &mut Vec<Placement>) {
     let queues = usize::from(load.queues.max(1));
     for parts in groupings().filter(|parts| parts.len() > 1) {
         let rest = stage_of(Part::Session, &parts);
-        let adjacencies = match parts.len() <= order.len() {
+        let combinations = match parts.len() <= order.len() {
             true => divisions(order.len(), parts.len(), rest),
             false => Vec::new(),
         };
-        for sizes in adjacencies {
+        for sizes in combinations {
             // A worker that receives or transmits without sessions needs its own device queue.
             let ends = [0, sizes.len() - 1];
             if ends.iter().all(|&end| end == rest || sizes[end] <= queues) {
@@ -139,9 +139,9 @@ fn pipelines(order: &[Core], load: &Load, found: &mut Vec<Placement>) {
         // receive have the parts between receiving and transmitting.
         let last = parts.len() - 1;
         if parts.len() > 2 && (1..last).contains(&rest) {
-            let adjacencies = divisions(order.len(), last, rest).into_iter();
+            let combinations = divisions(order.len(), last, rest).into_iter();
             found.extend(
-                adjacencies
+                combinations
                     .filter(|sizes| sizes[0] <= queues)
                     .filter_map(|sizes| pipeline(order, &parts, &sizes)),
             );

@@ -8,14 +8,14 @@ const EQUAL: f64 = 0.03;
 
 /// A placement with its prediction.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Planned {
+pub struct RatedPlacement {
     /// The placement.
     pub placement: Placement,
     /// Prediction for the placement.
     pub prediction: Prediction,
 }
 
-impl Planned {
+impl RatedPlacement {
     /// Predicted packets per second.
     pub fn rate(&self) -> f64 {
         self.prediction.packets_per_second
@@ -29,29 +29,29 @@ impl Planned {
 }
 
 /// Predictions for all placements, in descending order of the rate.
-pub fn rank(all: Vec<Placement>, costs: &Costs, topology: &Topology, load: &Load, hz: f64) -> Vec<Planned> {
-    let planned = all.into_iter().map(|placement| Planned {
+pub fn rank(all: Vec<Placement>, costs: &Costs, topology: &Topology, load: &Load, hz: f64) -> Vec<RatedPlacement> {
+    let rated = all.into_iter().map(|placement| RatedPlacement {
         prediction: predict(&placement, costs, topology, load, hz),
         placement,
     });
-    let mut ranked: Vec<Planned> = planned.collect();
+    let mut ranked: Vec<RatedPlacement> = rated.collect();
     ranked.sort_by(|one, other| other.rate().total_cmp(&one.rate()));
     ranked
 }
 
 /// The placement to use. If a required rate is given and can be reached, this is the placement with the fewest workers
 /// that reaches it. Otherwise it is the simplest placement with a rate close to the best rate.
-pub fn choose<'p>(ranked: &'p [Planned], load: &Load) -> Option<&'p Planned> {
+pub fn choose<'p>(ranked: &'p [RatedPlacement], load: &Load) -> Option<&'p RatedPlacement> {
     let carrying = load.offered.map(|offered| {
-        let enough = ranked.iter().filter(move |planned| planned.rate() >= offered);
-        enough.min_by_key(|planned| (planned.placement.workers().len(), planned.complexity()))
+        let enough = ranked.iter().filter(move |rated| rated.rate() >= offered);
+        enough.min_by_key(|rated| (rated.placement.workers().len(), rated.complexity()))
     });
-    if let Some(Some(least)) = carrying {
-        return Some(least);
+    if let Some(Some(min)) = carrying {
+        return Some(min);
     }
     let best = ranked.first()?.rate();
-    let equal = ranked.iter().filter(|planned| planned.rate() >= best * (1.0 - EQUAL));
-    equal.min_by_key(|planned| planned.complexity())
+    let equal = ranked.iter().filter(|rated| rated.rate() >= best * (1.0 - EQUAL));
+    equal.min_by_key(|rated| rated.complexity())
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use super::{Core, Costs, Load, Part, Placement, Topology};
 mod path;
 mod worker_load;
 
-use path::{At, Way, evenly, to_queues};
+use path::{At, PathCost, evenly, to_queues};
 
 pub use worker_load::{Item, WorkerLoad};
 
@@ -54,28 +54,28 @@ pub fn predict(placement: &Placement, costs: &Costs, topology: &Topology, load: 
             .first()
             .copied()
             .unwrap_or(1.0);
-    let (mut least, mut most) = (0.0, most);
-    for _ in 0..HALVINGS {
-        let middle = (least + most) / 2.0;
+    let (mut min, mut most) = (0.0, most);
+    for _ in 0..BISECTION_STEPS {
+        let middle = (min + most) / 2.0;
         let prediction = with(middle);
         let is_busy = prediction
             .bottleneck()
             .is_some_and(|busiest| placement.of(Part::Session).contains(&busiest.core));
         match is_busy {
-            true => least = middle,
+            true => min = middle,
             false => most = middle,
         }
     }
-    with(least)
+    with(min)
 }
 
 /// Number of bisection steps in the search for the fraction that balances the workers.
-const HALVINGS: usize = 20;
+const BISECTION_STEPS: usize = 20;
 
 /// The cycles of all workers, if the receiving workers process the fraction `assisted` of the sessions.
 fn spent(placement: &Placement, assisted: f64, costs: &Costs, topology: &Topology, load: &Load, hz: f64) -> Prediction {
     let workers = placement.workers();
-    let mut way = Way {
+    let mut path_cost = PathCost {
         costs,
         topology,
         loads: workers.iter().map(|&core| WorkerLoad::none(core)).collect(),
@@ -89,16 +89,16 @@ fn spent(placement: &Placement, assisted: f64, costs: &Costs, topology: &Topolog
     // Devices select receive queues by shard.
     let steered = by_shard(Part::Receive);
     let received = to_queues(&steered, queues);
-    way.work(Part::Receive, &received);
+    path_cost.work(Part::Receive, &received);
     let parsed = match is_joined(Part::Receive, Part::Parse) {
         true => received.clone(),
         false => {
             let parsed = evenly(placement.of(Part::Parse));
-            way.spread(&received, &parsed, Part::Parse);
+            path_cost.spread(&received, &parsed, Part::Parse);
             parsed
         }
     };
-    way.work(Part::Parse, &parsed);
+    path_cost.work(Part::Parse, &parsed);
     let mut sessions = by_shard(Part::Session);
     let owners = sessions.len();
     if assisted > 0.0 {
@@ -109,39 +109,39 @@ fn spent(placement: &Placement, assisted: f64, costs: &Costs, topology: &Topolog
     if is_joined(Part::Receive, Part::Parse) && is_joined(Part::Parse, Part::Session) {
         // Packets of shard owners without a queue arrive at another worker.
         for (place, &(owner, share)) in sessions.iter().enumerate() {
-            way.give(sessions[place % queues].0, owner, Part::Session, share);
+            path_cost.give(sessions[place % queues].0, owner, Part::Session, share);
         }
     } else {
         // The shard of a packet is known only after parsing.
-        way.spread(&parsed, &sessions, Part::Session);
+        path_cost.spread(&parsed, &sessions, Part::Session);
     }
-    way.work(Part::Session, &sessions);
+    path_cost.work(Part::Session, &sessions);
     let sent = match is_joined(Part::Session, Part::Transmit) {
         true => {
             for (place, &(owner, share)) in sessions.iter().enumerate() {
-                way.give(owner, sessions[place % queues].0, Part::Transmit, share);
+                path_cost.give(owner, sessions[place % queues].0, Part::Transmit, share);
             }
             to_queues(&sessions, queues)
         }
         false => {
             let cores = placement.of(Part::Transmit);
             let mut sent = evenly(&cores[..cores.len().min(queues)]);
-            way.spread(&sessions[..owners], &sent, Part::Transmit);
+            path_cost.spread(&sessions[..owners], &sent, Part::Transmit);
             // An assisting worker transmits the packets that it has processed.
             sent.iter_mut().for_each(|(_, share)| *share *= 1.0 - assisted);
             sent.extend(&sessions[owners..]);
             sent
         }
     };
-    way.work(Part::Transmit, &sent);
+    path_cost.work(Part::Transmit, &sent);
     // With run-to-completion, workers mostly transmit packets that they received themselves.
     if placement.is_pipeline() {
-        way.back(&received, &sent);
+        path_cost.back(&received, &sent);
     }
-    conclude(way.loads, topology, hz)
+    finish(path_cost.loads, topology, hz)
 }
 
-fn conclude(mut loads: Vec<WorkerLoad>, topology: &Topology, hz: f64) -> Prediction {
+fn finish(mut loads: Vec<WorkerLoad>, topology: &Topology, hz: f64) -> Prediction {
     let cores: Vec<Core> = loads.iter().map(|load| load.core).collect();
     for load in &mut loads {
         if cores.iter().any(|&other| topology.are_siblings(load.core, other)) {

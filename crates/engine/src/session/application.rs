@@ -32,7 +32,7 @@ pub(crate) const SERIAL_BITS: u32 = 30 - SLOT_BITS;
 const KIND: u32 = 30;
 const PENDING: u32 = 1;
 const KNOWN: u32 = 2;
-const WANTED: u32 = 3;
+const ENABLED: u32 = 3;
 
 impl Application {
     /// Decodes the field of a session record.
@@ -41,7 +41,7 @@ impl Application {
         let rest = bits & ((1 << KIND) - 1);
         match bits >> KIND {
             PENDING => Self::Pending(PendingIndex(rest)),
-            WANTED => Self::Enabled,
+            ENABLED => Self::Enabled,
             KNOWN => Self::Known(ProtocolPair {
                 master: (rest >> 15) as u16,
                 application: (rest & 0x7fff) as u16,
@@ -54,7 +54,7 @@ impl Application {
     pub fn bits(self) -> u32 {
         match self {
             Self::Nothing => 0,
-            Self::Enabled => WANTED << KIND,
+            Self::Enabled => ENABLED << KIND,
             Self::Pending(PendingIndex(place)) => PENDING << KIND | place,
             Self::Known(ProtocolPair { master, application }) => {
                 KNOWN << KIND | u32::from(master & 0x7fff) << 15 | u32::from(application & 0x7fff)

@@ -14,12 +14,12 @@ pub struct EventQueue(Option<RefCell<rtrb::Producer<Event>>>);
 pub type Taken = rtrb::Consumer<Event>;
 
 impl EventQueue {
-    /// Creates a queue for `most` events, and its consumer. If `most` is 0, there is no queue.
-    pub fn new(most: usize) -> (Self, Option<Taken>) {
-        if most == 0 {
+    /// Creates a queue for `max` events, and its consumer. If `max` is 0, there is no queue.
+    pub fn new(max: usize) -> (Self, Option<Taken>) {
+        if max == 0 {
             return (Self(None), None);
         }
-        let (producer, consumer) = rtrb::RingBuffer::new(most);
+        let (producer, consumer) = rtrb::RingBuffer::new(max);
         (Self(Some(RefCell::new(producer))), Some(consumer))
     }
 

@@ -114,9 +114,9 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     fn count_down<'f>(frame: &'f mut [u8], layers: &Layers) -> Option<&'f mut [u8]>;
 
     /// The session lookup key for an ICMP error, which is the key of packets in the direction opposite to the quoted
-    /// packet. If `as_it_came` is set, the error is not rewritten, so that quoted ports are sufficient.
-    fn quoted(layers: &Layers, frame: &[u8], context: Context, as_it_came: bool) -> Result<Self::Key, Fault> {
-        let quoted = match as_it_came {
+    /// packet. If `is_untranslated` is set, the error is not rewritten, so that quoted ports are sufficient.
+    fn quoted(layers: &Layers, frame: &[u8], context: Context, is_untranslated: bool) -> Result<Self::Key, Fault> {
+        let quoted = match is_untranslated {
             true => quoted_flow(frame, layers)?,
             false => quoted(frame, layers)?,
         };
@@ -243,8 +243,8 @@ impl PerFamily for AllFilters {
 
 /// Tracks a plain packet.
 #[inline(always)]
-fn track_plain(track: &mut Track, direction: Direction, tcp: bool, segment: Segment, atomic: bool) -> Tracked {
-    if track.tracking.track_plain(direction, tcp, &segment, atomic) {
+fn track_fast(track: &mut Track, direction: Direction, tcp: bool, segment: Segment, atomic: bool) -> Tracked {
+    if track.tracking.track_fast(direction, tcp, &segment, atomic) {
         Tracked::Known
     } else if tcp {
         Tracked::Segment(segment)

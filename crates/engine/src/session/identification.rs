@@ -65,7 +65,7 @@ pub struct IdentifiedSession {
     /// The session's shard.
     pub shard: u16,
     /// Whether the session is IPv6.
-    pub six: bool,
+    pub v6: bool,
     /// The session's record.
     pub index: RecordIndex,
 }
@@ -84,7 +84,7 @@ pub struct IdentificationResult {
 #[derive(Clone, Copy)]
 struct PendingSession {
     flow: DetectionHandle,
-    whose: IdentifiedSession,
+    identified: IdentifiedSession,
     pair: ProtocolPair,
 }
 
@@ -118,14 +118,14 @@ impl Identification {
     }
 
     /// Starts the identification of a session. Returns `None` if no flow state is free.
-    pub fn open(&self, whose: IdentifiedSession, counters: &WorkerCounters) -> Option<PendingIndex> {
+    pub fn open(&self, identified: IdentifiedSession, counters: &WorkerCounters) -> Option<PendingIndex> {
         let pool = &mut *self.0.as_ref()?.borrow_mut();
         let flow = pool.applications.allocate();
         counters.identification.copy(pool.applications.counters());
         let flow = flow?;
         *pool.pending.get_mut(flow.slot() as usize)? = Some(PendingSession {
             flow,
-            whose,
+            identified,
             pair: ProtocolPair::default(),
         });
         counters.identification.identifying.add(1);
@@ -204,8 +204,8 @@ impl Identification {
         let pool = self.0.as_ref()?.borrow();
         let mut rest = pool.pending.iter().enumerate().skip(from);
         rest.find_map(|(slot, pending)| {
-            let pending = pending.filter(|pending| pending.whose.shard == shard)?;
-            Some((pending.whose, place(pending.flow), slot + 1))
+            let pending = pending.filter(|pending| pending.identified.shard == shard)?;
+            Some((pending.identified, place(pending.flow), slot + 1))
         })
     }
 
@@ -257,17 +257,17 @@ mod tests {
         })
         .unwrap();
         let counters = WorkerCounters::new(0, 0);
-        let whose = |shard| IdentifiedSession {
+        let identified = |shard| IdentifiedSession {
             shard,
-            six: false,
+            v6: false,
             index: RecordIndex(7),
         };
-        let first = recognition.open(whose(1), &counters).unwrap();
-        assert_eq!(None, recognition.open(whose(2), &counters));
-        assert_eq!(Some((whose(1), first, 1)), recognition.next_of(1, 0));
+        let first = recognition.open(identified(1), &counters).unwrap();
+        assert_eq!(None, recognition.open(identified(2), &counters));
+        assert_eq!(Some((identified(1), first, 1)), recognition.next_of(1, 0));
         assert_eq!(None, recognition.next_of(2, 0));
         assert_eq!(ProtocolPair::default(), recognition.give_up(first, &counters));
-        let second = recognition.open(whose(2), &counters).unwrap();
+        let second = recognition.open(identified(2), &counters).unwrap();
         assert_ne!(first, second);
         assert_eq!(None, recognition.inspect(first, &[], Direction::Forward, 0, &counters));
         assert_eq!(None, recognition.known(Application::Pending(first)));

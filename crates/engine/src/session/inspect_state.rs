@@ -13,7 +13,7 @@ pub enum InspectState {
     /// The session is inspected. The value is the handle of its flow in the pool of its shard.
     Flow(u32),
     /// Inspection has ended. Packets are only counted.
-    Left,
+    Bypassed,
     /// The session is not inspected, but its application is being identified.
     Pending,
     /// The session is not inspected, but its packets are remarked. Application identification may still run for the
@@ -23,8 +23,8 @@ pub enum InspectState {
     Denied(Option<RejectKind>),
 }
 
-/// Encoding of [`InspectState::Left`].
-const LEFT: u32 = 1;
+/// Encoding of [`InspectState::Bypassed`].
+const BYPASSED: u32 = 1;
 /// Encoding of [`InspectState::Pending`].
 const PENDING: u32 = 2;
 /// Encoding of [`InspectState::Remarked`].
@@ -41,7 +41,7 @@ impl InspectState {
     pub fn from_bits(bits: u32) -> Self {
         match bits {
             0 => Self::Nothing,
-            LEFT => Self::Left,
+            BYPASSED => Self::Bypassed,
             PENDING => Self::Pending,
             REMARKED => Self::Remarked,
             DENIED => Self::Denied(None),
@@ -57,7 +57,7 @@ impl InspectState {
     pub fn bits(self) -> u32 {
         match self {
             Self::Nothing => 0,
-            Self::Left => LEFT,
+            Self::Bypassed => BYPASSED,
             Self::Pending => PENDING,
             Self::Remarked => REMARKED,
             Self::Denied(None) => DENIED,

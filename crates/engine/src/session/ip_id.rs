@@ -62,7 +62,7 @@ impl Default for IpIdCounters {
 #[derive(Clone, Copy, Debug, Default)]
 struct IpIdRange {
     next: u16,
-    left: u16,
+    remaining: u16,
     /// Tick at which the range was allocated.
     drawn: u32,
 }
@@ -85,7 +85,7 @@ impl IpIds {
     fn next(&mut self, hash: u64, now: Now) -> u16 {
         let place = hash as usize % COUNTERS;
         let Some(run) = self.runs.get_mut(place) else { return 0 };
-        if run.left == 0 || now.since(run.drawn) > STALE {
+        if run.remaining == 0 || now.since(run.drawn) > STALE {
             let next = self.drawn.0.get(place).map_or(0, |counter| {
                 // Relaxed ordering is sufficient: two shards must not allocate one range twice, but the order of the
                 // allocations is irrelevant.
@@ -93,13 +93,13 @@ impl IpIds {
             });
             *run = IpIdRange {
                 next,
-                left: RUN,
+                remaining: RUN,
                 drawn: now.stamp(),
             };
         }
         let number = run.next;
         run.next = number.wrapping_add(1);
-        run.left -= 1;
+        run.remaining -= 1;
         number % FRAGMENTS
     }
 

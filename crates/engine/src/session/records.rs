@@ -27,12 +27,12 @@ pub struct Records {
     pub flows: bool,
     /// Capacity of each worker's queue. Records beyond the capacity are counted as lost. With capacity 0, there is no
     /// queue.
-    pub most: usize,
+    pub max: usize,
 }
 
 /// The packet or flow that a record describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct About {
+pub struct RecordSubject {
     /// Time in nanoseconds since the start.
     pub at: u64,
     /// Number of the flow. All records of a flow have its unique number. The number is 0 if the packet belongs to no
@@ -58,7 +58,7 @@ pub fn flow_number(shard: u16, number: u64) -> u64 {
     u64::from(shard) << 48 | number
 }
 
-impl About {
+impl RecordSubject {
     /// The description of a packet between two endpoints.
     pub fn packet(at: u64, flow: u64, ends: &Endpoints, interface: u16) -> Self {
         Self {
@@ -100,7 +100,7 @@ pub struct Ended {
     /// State of the flow at its end.
     pub state: FlowState,
     /// Reason for which the flow ended.
-    pub why: EndReason,
+    pub reason: EndReason,
     /// Whether a rule has raised an alert.
     pub alerted: bool,
     /// The application of the flow according to nDPI; `None` if it was not identified.
@@ -138,11 +138,11 @@ impl Ended {
         protocol: u8,
         track: &Track,
         application: Option<ProtocolPair>,
-        why: EndReason,
+        reason: EndReason,
     ) -> Self {
         let answered = track.packets.iter().all(|&packets| packets > 0);
         let state = match track.tracking.state() {
-            _ if why == EndReason::Bypass => FlowState::Bypassed,
+            _ if reason == EndReason::Bypass => FlowState::Bypassed,
             TcpState::BothFin | TcpState::Transitory if protocol == protocol::TCP => FlowState::Closed,
             TcpState::Closed | TcpState::Init if protocol == protocol::TCP => FlowState::New,
             _ if answered => FlowState::Established,
@@ -153,7 +153,7 @@ impl Ended {
             packets: track.packets,
             bytes: track.bytes,
             state,
-            why,
+            reason,
             alerted: summary.alerted,
             application,
         }
@@ -186,7 +186,7 @@ pub enum RecordKind {
 #[derive(Clone, Copy, Debug)]
 pub struct Record {
     /// The packet or flow that the record describes.
-    pub about: About,
+    pub about: RecordSubject,
     /// Content of the record.
     pub said: RecordKind,
 }
@@ -204,16 +204,16 @@ pub struct RecordQueue {
 impl RecordQueue {
     /// Creates a queue and its consumer. If the capacity in `wanted` is 0, there is no queue.
     pub fn new(wanted: Records) -> (Self, Option<Taken>) {
-        if wanted.most == 0 {
+        if wanted.max == 0 {
             return Default::default();
         }
-        let (producer, consumer) = rtrb::RingBuffer::new(wanted.most);
+        let (producer, consumer) = rtrb::RingBuffer::new(wanted.max);
         let queue = Some(RefCell::new(producer));
         (Self { queue, wanted }, Some(consumer))
     }
 
     /// Queues a record. If the queue is full, the record is counted as lost.
-    pub fn push(&self, about: About, said: RecordKind, counters: &WorkerCounters) {
+    pub fn push(&self, about: RecordSubject, said: RecordKind, counters: &WorkerCounters) {
         let Some(queue) = &self.queue else { return };
         match queue.borrow_mut().push(Record { about, said }) {
             Ok(()) => counters.inspection.records_queued.add(1),
@@ -224,7 +224,7 @@ impl RecordQueue {
     /// Queues a record of a dropped packet, if such records are enabled.
     pub fn push_drop(
         &self,
-        about: impl FnOnce() -> Option<About>,
+        about: impl FnOnce() -> Option<RecordSubject>,
         reason: Reason,
         rule: Option<RuleNumber>,
         length: u32,
@@ -240,10 +240,10 @@ impl RecordQueue {
     /// Queues a record of the end of a flow, if such records are enabled.
     pub fn push_end(
         &self,
-        about: Option<About>,
+        about: Option<RecordSubject>,
         summary: &FlowSummary,
         (protocol, track, application): (u8, &Track, Option<ProtocolPair>),
-        why: EndReason,
+        reason: EndReason,
         counters: &WorkerCounters,
     ) {
         if self.wanted.flows
@@ -251,7 +251,7 @@ impl RecordQueue {
         {
             self.push(
                 about,
-                RecordKind::Flow(Ended::of(summary, protocol, track, application, why)),
+                RecordKind::Flow(Ended::of(summary, protocol, track, application, reason)),
                 counters,
             );
         }

@@ -35,7 +35,7 @@ pub fn channel<T>() -> (RuleSender<T>, RuleReceiver<T>) {
 
 impl<T> RuleSender<T> {
     /// Whether another change can be sent.
-    pub fn has_room(&self) -> bool {
+    pub fn has_capacity(&self) -> bool {
         self.fresh.slots() > 0
     }
 

@@ -38,7 +38,7 @@ pub struct Shard<'m> {
 impl<'m> Shard<'m> {
     /// Makes new flows use the inspection rules of a generation.
     #[inline(always)]
-    pub fn follow_rules(&mut self, generation: u32, now: Now) {
+    pub fn load_rules(&mut self, generation: u32, now: Now) {
         if let Some(inspector) = &mut self.inspector
             && inspector.generation() != generation
         {
@@ -51,8 +51,8 @@ impl<'m> Shard<'m> {
         let (Some(inspector), Some(renewals)) = (&mut self.inspector, &mut self.renewals) else {
             return;
         };
-        while let Some(book) = renewals.take(generation) {
-            if let Some(over) = inspector.replace_rules(book, now.nanoseconds.saturating_add(GRACE_PERIOD)) {
+        while let Some(ruleset) = renewals.take(generation) {
+            if let Some(over) = inspector.replace_rules(ruleset, now.nanoseconds.saturating_add(GRACE_PERIOD)) {
                 renewals.retire(over);
             }
         }

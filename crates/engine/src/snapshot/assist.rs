@@ -33,7 +33,7 @@ pub struct Assist {
     posts: Box<[Post]>,
     /// Number of active requests to pause, and number of shards that are moving.
     paused: AtomicU32,
-    under_way: AtomicU32,
+    moving_shards: AtomicU32,
 }
 
 /// State of one worker, in separate cache lines.
@@ -50,7 +50,7 @@ struct Post {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AssistRequest {
     /// Direction of the requested move.
-    pub what: ShardMove,
+    pub direction: ShardMove,
     /// The shard to move.
     pub shard: u16,
     /// The requesting worker.
@@ -61,31 +61,31 @@ pub struct AssistRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShardMove {
     /// To the requesting worker.
-    Lend,
+    ToRequester,
     /// Back from the requesting worker.
-    TakeBack,
+    FromRequester,
 }
 
-const YES: u64 = 3;
-const NO: u64 = 4;
+const ACCEPTED: u64 = 3;
+const REFUSED: u64 = 4;
 
 impl AssistRequest {
     fn pack(self) -> u64 {
-        let what = match self.what {
-            ShardMove::Lend => 1,
-            ShardMove::TakeBack => 2,
+        let direction = match self.direction {
+            ShardMove::ToRequester => 1,
+            ShardMove::FromRequester => 2,
         };
-        what | u64::from(self.shard) << 16 | u64::from(self.by) << 32
+        direction | u64::from(self.shard) << 16 | u64::from(self.by) << 32
     }
 
     fn unpack(word: u64) -> Option<Self> {
-        let what = match word & 0xff {
-            1 => ShardMove::Lend,
-            2 => ShardMove::TakeBack,
+        let direction = match word & 0xff {
+            1 => ShardMove::ToRequester,
+            2 => ShardMove::FromRequester,
             _ => return None,
         };
         Some(Self {
-            what,
+            direction,
             shard: (word >> 16) as u16,
             by: (word >> 32) as WorkerIndex,
         })
@@ -99,7 +99,7 @@ impl Assist {
             settings,
             posts: (0..workers).map(|_| Post::default()).collect(),
             paused: AtomicU32::new(0),
-            under_way: AtomicU32::new(0),
+            moving_shards: AtomicU32::new(0),
         }
     }
 
@@ -121,13 +121,13 @@ impl Assist {
 
     /// Whether no shard is moving now.
     pub fn is_quiet(&self) -> bool {
-        self.under_way.load(Ordering::SeqCst) == 0
+        self.moving_shards.load(Ordering::SeqCst) == 0
     }
 
     /// Records that a shard starts to move. Returns `false` if assistance is paused, so that the shard must not move.
     pub(crate) fn depart(&self) -> bool {
         // This call and a concurrent pause both write before they read, so at least one of the two sees the write of the other.
-        self.under_way.fetch_add(1, Ordering::SeqCst);
+        self.moving_shards.fetch_add(1, Ordering::SeqCst);
         let may = self.paused.load(Ordering::SeqCst) == 0;
         if !may {
             self.arrive();
@@ -137,13 +137,13 @@ impl Assist {
 
     /// Records that a shard has arrived, or that its move did not start.
     pub(crate) fn arrive(&self) {
-        self.under_way.fetch_sub(1, Ordering::SeqCst);
+        self.moving_shards.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Records that a worker starts a round. Packets that the worker handed off before are already in the rings. In
     /// this round, the worker uses all changes that other workers published before they read its round counter.
     #[inline(always)]
-    pub(crate) fn begin_round(&self, own: WorkerIndex) {
+    pub(crate) fn start_round(&self, own: WorkerIndex) {
         if let Some(post) = self.posts.get(usize::from(own)) {
             let rounds = post.rounds.load(Ordering::Relaxed);
             post.rounds.store(rounds.wrapping_add(1), Ordering::Release);
@@ -162,7 +162,7 @@ impl Assist {
     }
 
     /// Whether every other worker has completed its round recorded in `rounds`.
-    pub(crate) fn have_ended(&self, own: WorkerIndex, rounds: &[u64]) -> bool {
+    pub(crate) fn have_completed(&self, own: WorkerIndex, rounds: &[u64]) -> bool {
         let mut all = self.posts.iter().zip(rounds).enumerate();
         all.all(|(worker, (post, then))| worker == usize::from(own) || post.rounds.load(Ordering::Acquire) != *then)
     }
@@ -173,10 +173,10 @@ impl Assist {
     }
 
     /// Sends a request to a worker. Returns `false` if the worker has another pending request.
-    pub(crate) fn request(&self, whom: WorkerIndex, ask: AssistRequest) -> bool {
-        let queried = self.posts.get(usize::from(whom)).map(|post| &post.queried);
+    pub(crate) fn request(&self, peer: WorkerIndex, assist_request: AssistRequest) -> bool {
+        let queried = self.posts.get(usize::from(peer)).map(|post| &post.queried);
         queried.is_some_and(|queried| {
-            let put = queried.compare_exchange(0, ask.pack(), Ordering::AcqRel, Ordering::Relaxed);
+            let put = queried.compare_exchange(0, assist_request.pack(), Ordering::AcqRel, Ordering::Relaxed);
             put.is_ok()
         })
     }
@@ -188,22 +188,23 @@ impl Assist {
     }
 
     /// Answers the pending request to this worker.
-    pub(crate) fn answer(&self, own: WorkerIndex, yes: bool) {
+    pub(crate) fn answer(&self, own: WorkerIndex, accepted: bool) {
         if let Some(post) = self.posts.get(usize::from(own)) {
-            post.queried.store(if yes { YES } else { NO }, Ordering::Release);
+            post.queried
+                .store(if accepted { ACCEPTED } else { REFUSED }, Ordering::Release);
         }
     }
 
     /// The answer to a request, if it is available. Once the answer was read, the worker accepts other requests.
-    pub(crate) fn answered(&self, whom: WorkerIndex) -> Option<bool> {
-        let queried = &self.posts.get(usize::from(whom))?.queried;
-        let yes = match queried.load(Ordering::Acquire) {
-            YES => true,
-            NO => false,
+    pub(crate) fn answered(&self, peer: WorkerIndex) -> Option<bool> {
+        let queried = &self.posts.get(usize::from(peer))?.queried;
+        let accepted = match queried.load(Ordering::Acquire) {
+            ACCEPTED => true,
+            REFUSED => false,
             _ => return None,
         };
         queried.store(0, Ordering::Release);
-        Some(yes)
+        Some(accepted)
     }
 }
 
@@ -219,41 +220,47 @@ mod tests {
     #[test]
     fn question_waits_for_its_answer_and_keeps_others_out() {
         let assist = assist();
-        let ask = AssistRequest {
-            what: ShardMove::TakeBack,
+        let assist_request = AssistRequest {
+            direction: ShardMove::FromRequester,
             shard: 1023,
             by: 2,
         };
-        assert!(assist.request(1, ask));
-        assert!(!assist.request(1, AssistRequest { by: 0, ..ask }));
+        assert!(assist.request(1, assist_request));
+        assert!(!assist.request(
+            1,
+            AssistRequest {
+                by: 0,
+                ..assist_request
+            }
+        ));
         assert_eq!(None, assist.answered(1));
-        assert_eq!((Some(ask), None), (assist.requested(1), assist.requested(0)));
+        assert_eq!((Some(assist_request), None), (assist.requested(1), assist.requested(0)));
         assist.answer(1, true);
         assert_eq!(None, assist.requested(1));
-        assert!(!assist.request(1, ask));
+        assert!(!assist.request(1, assist_request));
         assert_eq!(Some(true), assist.answered(1));
         assert!(assist.request(
             1,
             AssistRequest {
-                what: ShardMove::Lend,
-                ..ask
+                direction: ShardMove::ToRequester,
+                ..assist_request
             }
         ));
-        assert!(!assist.request(3, ask), "there is no such worker");
+        assert!(!assist.request(3, assist_request), "there is no such worker");
     }
 
     #[test]
     fn rounds_have_ended_once_every_other_worker_has_begun_another() {
         let assist = assist();
         let mut rounds = [0; 3];
-        assist.begin_round(0);
+        assist.start_round(0);
         assist.observe_rounds(&mut rounds);
         assert_eq!([1, 0, 0], rounds);
-        assist.begin_round(1);
-        assert!(!assist.have_ended(2, &rounds));
-        assist.begin_round(0);
-        assert!(assist.have_ended(2, &rounds));
-        assert!(!assist.have_ended(1, &rounds));
+        assist.start_round(1);
+        assert!(!assist.have_completed(2, &rounds));
+        assist.start_round(0);
+        assert!(assist.have_completed(2, &rounds));
+        assert!(!assist.have_completed(1, &rounds));
     }
 
     #[test]

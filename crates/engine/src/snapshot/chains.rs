@@ -65,9 +65,9 @@ pub enum Step {
 #[derive(Debug)]
 pub struct Classify {
     /// Matcher for IPv4.
-    pub four: Finder<u32>,
+    pub v4: Finder<u32>,
     /// Matcher for IPv6.
-    pub six: Finder<u128>,
+    pub v6: Finder<u128>,
     /// For each class: its target and its tally.
     pub targets: Vec<(StepIndex, TallyIndex)>,
 }
@@ -76,9 +76,9 @@ pub struct Classify {
 #[derive(Debug)]
 pub enum Finder<A: Address> {
     /// Linear search over a few hyperrectangles.
-    Few(Vec<(RuleNumber, Rule<A>)>),
+    Linear(Vec<(RuleNumber, Rule<A>)>),
     /// The matcher of the packet filter, for many hyperrectangles.
-    Many(Box<CutTree<A>>),
+    Tree(Box<CutTree<A>>),
 }
 
 /// Maximum number of hyperrectangles for a linear search.
@@ -86,25 +86,25 @@ const FEW: usize = 8;
 
 impl<A: Address> Finder<A> {
     /// Creates a matcher for sorted hyperrectangles, each with the number of its class.
-    fn new(boxes: Vec<(RuleNumber, Rule<A>)>) -> Self {
-        match boxes.len() {
-            0..=FEW => Self::Few(boxes),
-            _ => Self::Many(Box::new(CutTree::numbered(boxes.into_iter()))),
+    fn new(hyperrectangles: Vec<(RuleNumber, Rule<A>)>) -> Self {
+        match hyperrectangles.len() {
+            0..=FEW => Self::Linear(hyperrectangles),
+            _ => Self::Tree(Box::new(CutTree::numbered(hyperrectangles.into_iter()))),
         }
     }
 
     /// Finds the class of each packet.
     pub fn find(&self, headers: &[Header<A>], found: &mut [Option<RuleNumber>]) {
         match self {
-            Self::Few(boxes) => {
+            Self::Linear(hyperrectangles) => {
                 for (header, found) in headers.iter().zip(found) {
-                    *found = boxes
+                    *found = hyperrectangles
                         .iter()
                         .find(|(_, rule)| rule.matches(header))
                         .map(|&(number, _)| number);
                 }
             }
-            Self::Many(best) => best.first_of_batch(&mut (), headers, found),
+            Self::Tree(best) => best.first_of_batch(&mut (), headers, found),
         }
     }
 }

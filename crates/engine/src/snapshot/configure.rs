@@ -19,7 +19,7 @@ use super::{Interface, Link, REDIRECTS, SiteClassifier, Snapshot};
 impl Snapshot {
     /// Derives the networks of inside hosts. There may be very many rules, so this is called only if rules or
     /// interfaces have changed.
-    pub(crate) fn know_inside(&mut self) {
+    pub(crate) fn derive_inside_networks(&mut self) {
         self.nat4.find_inside_hosts(&self.interfaces);
         self.nat6.find_inside_hosts(&self.interfaces);
     }
@@ -73,22 +73,28 @@ impl Snapshot {
     }
 
     /// Identifies the applications of sessions of some interfaces. Must be called after interfaces and translation rules were set.
-    pub fn identify_by(&mut self, seeking: Arc<IdentificationSettings>) {
-        self.keep_sessions(|_, interface| seeking.is_on(interface));
-        self.applications = Some(seeking);
+    pub fn identify_by(&mut self, identification: Arc<IdentificationSettings>) {
+        self.keep_sessions(|_, interface| identification.is_on(interface));
+        self.applications = Some(identification);
     }
 
     /// Enables subscribers' sites. Must be called after interfaces and translation rules were set.
     pub fn serve_sites(&mut self, sites: SiteClassifier) {
         let settings = sites.settings();
-        let doors = settings.doors.iter().flat_map(|(_, behind)| behind.contexts());
-        let pooled: HashSet<Context> = doors.filter(|&context| is_pooled(context)).map(outer).collect();
+        let access_interfaces = settings
+            .access_interfaces
+            .iter()
+            .flat_map(|(_, behind)| behind.contexts());
+        let pooled: HashSet<Context> = access_interfaces
+            .filter(|&context| is_pooled(context))
+            .map(outer)
+            .collect();
         self.nat4.sites = Some(sites.table.clone());
         for (number, interface) in (0..).zip(&mut self.interfaces).filter(|(_, one)| one.bridge.is_none()) {
-            let is_door = sites.is_access(number);
+            let is_access_interface = sites.is_access(number);
             // Packets to the address of a pool may arrive on any interface of the router except access interfaces.
-            let is_outside = sites.is_public(number) || !is_door && pooled.contains(&interface.context);
-            interface.stateful[0] |= is_door || is_outside;
+            let is_outside = sites.is_public(number) || !is_access_interface && pooled.contains(&interface.context);
+            interface.stateful[0] |= is_access_interface || is_outside;
             interface.outside |= is_outside;
         }
         self.sites = Some(Arc::new(sites));

@@ -174,7 +174,7 @@ impl ForwardingState {
     /// The MAC of the neighbour, if known.
     #[inline(always)]
     pub fn mac(&self, hop: AdjacencyIndex) -> Option<[u8; 6]> {
-        self.neighbours.mac_to_send(NeighbourIndex(hop.neighbour()))
+        self.neighbours.mac_for_sending(NeighbourIndex(hop.neighbour()))
     }
 
     /// Adds a session's reference to the neighbour of an adjacency. Returns `false` if the entry was reused for another
@@ -235,7 +235,7 @@ impl NeighbourReferences {
             let (held, count) = &mut self.0[place];
             if *held == hop {
                 *count += 1;
-            } else if !self.begin(forwarding, hops, place) {
+            } else if !self.start(forwarding, hops, place) {
                 return false;
             }
         }
@@ -245,7 +245,7 @@ impl NeighbourReferences {
     /// Starts counting for another adjacency. The first reference is written immediately, so that the neighbour can't
     /// be removed before the remaining references are written.
     #[inline(never)]
-    fn begin(&mut self, forwarding: &ForwardingState, hops: [AdjacencyIndex; 2], place: usize) -> bool {
+    fn start(&mut self, forwarding: &ForwardingState, hops: [AdjacencyIndex; 2], place: usize) -> bool {
         Self::write(forwarding, &mut self.0[place]);
         if forwarding.acquire(hops[place]) {
             self.0[place].0 = hops[place];
@@ -270,7 +270,7 @@ impl NeighbourReferences {
     fn write(forwarding: &ForwardingState, counted: &mut (AdjacencyIndex, u32)) {
         let (hop, count) = std::mem::replace(counted, (AdjacencyIndex::NONE, 0));
         if count > 0 && hop.has_neighbour() {
-            forwarding.neighbours.hold_again(NeighbourIndex(hop.neighbour()), count);
+            forwarding.neighbours.add_holds(NeighbourIndex(hop.neighbour()), count);
         }
     }
 }

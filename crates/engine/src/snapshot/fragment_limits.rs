@@ -8,7 +8,7 @@ pub struct FragmentLimits {
     /// Maximum number of parked fragments of all datagrams together.
     pub parked: usize,
     /// Time for which a datagram is kept, in nanoseconds.
-    pub patience: u64,
+    pub timeout: u64,
 }
 
 impl Default for FragmentLimits {
@@ -17,7 +17,7 @@ impl Default for FragmentLimits {
         Self {
             datagrams: 4_096,
             parked: 1_024,
-            patience: 2_000_000_000,
+            timeout: 2_000_000_000,
         }
     }
 }
@@ -30,7 +30,7 @@ pub struct ReassemblyLimits {
     /// Maximum number of bytes in the fragments of all datagrams together.
     pub bytes: usize,
     /// Time for which a parked fragment is kept, in nanoseconds.
-    pub patience: u64,
+    pub timeout: u64,
 }
 
 impl Default for ReassemblyLimits {
@@ -38,7 +38,7 @@ impl Default for ReassemblyLimits {
         Self {
             datagrams: 64,
             bytes: 1 << 20,
-            patience: 2_000_000_000,
+            timeout: 2_000_000_000,
         }
     }
 }

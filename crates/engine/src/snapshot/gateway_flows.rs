@@ -15,7 +15,7 @@ const WAYS: usize = 8;
 #[derive(Debug, Default)]
 pub struct GatewayFlows {
     /// Flows that the gateway's host has started. Packets of remote hosts can't fill this table.
-    pub begun: FlowSet,
+    pub initiated: FlowSet,
     /// Flows that rules have accepted.
     pub admitted: FlowSet,
     /// Fragmented datagrams after their first fragment has passed.

@@ -119,20 +119,20 @@ pub const BRIDGES: Context = 1 << 31;
 /// Flag in the context of frames that arrived on the second interface of a bridge. If packets with equal addresses
 /// arrive on both interfaces, they belong to different flows: a host behind the other interface returns them, or their
 /// source is forged.
-pub const LATER_SIDE: Context = 1 << 30;
+pub const SECOND_INTERFACE: Context = 1 << 30;
 
 /// Maximum number of bridges. The number is limited because a context also contains the tags and the flag of the second
 /// interface.
-pub const MOST_BRIDGES: usize = 1 << 6;
+pub const MAX_BRIDGES: usize = 1 << 6;
 
 /// The context of a bridge, given by its position in the configuration.
 pub fn bridge_context(bridge: usize) -> Context {
-    BRIDGES | ((bridge % MOST_BRIDGES) as Context) << 24
+    BRIDGES | ((bridge % MAX_BRIDGES) as Context) << 24
 }
 
 /// The context of frames with these outermost VLANs that arrive on interface `number` of a bridge.
 pub fn bridged_context(bridge: &Bridge, context: Context, number: u16, vlans: [u16; 2]) -> Context {
-    let side = if number > bridge.peer { LATER_SIDE } else { 0 };
+    let side = if number > bridge.peer { SECOND_INTERFACE } else { 0 };
     context | side | Context::from(vlans[0]) << 12 | Context::from(vlans[1])
 }
 
@@ -158,7 +158,7 @@ pub struct Advertise {
 impl Interface {
     /// Source address of packets that the gateway sends to `address`.
     pub fn source4(&self, address: u32) -> Option<u32> {
-        match self.link.source_towards(Address::V4(address)) {
+        match self.link.source_for(Address::V4(address)) {
             Some(Address::V4(source)) => Some(source),
             _ => None,
         }
@@ -166,7 +166,7 @@ impl Interface {
 
     /// Source address of packets that the gateway sends to `address`.
     pub fn source6(&self, address: u128) -> Option<u128> {
-        match self.link.source_towards(Address::V6(address)) {
+        match self.link.source_for(Address::V6(address)) {
             Some(Address::V6(source)) => Some(source),
             _ => None,
         }

@@ -24,7 +24,7 @@ pub struct Marks {
 impl Marks {
     /// Creates a table in which all marks are 0.
     pub fn new(start: &StartParameters) -> Self {
-        let (own, records) = (start.sessions_per_shard(), shared_capacity::sessions_at_most(start));
+        let (own, records) = (start.sessions_per_shard(), shared_capacity::max_sessions(start));
         let shards = start.steering.shards().count() as usize;
         let marks = [0, 1].map(|family| {
             // Marks of records in the shared capacity occupy no physical memory until a shard uses these records.

@@ -48,7 +48,7 @@ impl<F: Family> Nat<F> {
     /// Whether a packet from outside starts a flow to an inside host's own address. If untranslated flows have
     /// sessions, the function returns `false`, because both endpoints of the flow determine its shard.
     #[inline(always)]
-    pub fn begins_outside(&self, context: Context, source: F::Address, destination: F::Address) -> bool {
+    pub fn starts_outside(&self, context: Context, source: F::Address, destination: F::Address) -> bool {
         self.hosts.is_none()
             && self.inside.has(context, destination)
             && !(self.everywhere && self.inside.has(context, source))

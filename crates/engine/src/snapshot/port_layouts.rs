@@ -13,9 +13,9 @@ pub struct PortLayouts {
     /// Generation of the last commit that changed the layouts.
     pub generation: u32,
     /// Layout of IPv4 pools.
-    pub four: Layout<u32>,
+    pub v4: Layout<u32>,
     /// Layout of IPv6 pools.
-    pub six: Layout<[u64; 2]>,
+    pub v6: Layout<[u64; 2]>,
     /// IPv4 and IPv6 pools with a changed allocation scheme (mapping, selection or distribution of ports), each with
     /// the generation of the change.
     pub reshaped: Arc<[Vec<(PoolIndex, u32)>; 2]>,
@@ -27,15 +27,15 @@ impl PortLayouts {
         Self {
             generation: 0,
             reshaped: Arc::default(),
-            four: Layout::shared(&snapshot.nat4.pools, shards),
-            six: Layout::shared(&snapshot.nat6.pools, shards),
+            v4: Layout::shared(&snapshot.nat4.pools, shards),
+            v6: Layout::shared(&snapshot.nat6.pools, shards),
         }
     }
 
     /// Whether a pool's allocation scheme has changed since a generation.
     #[inline]
-    pub fn is_reshaped_since(&self, six: bool, pool: PoolIndex, generation: u32) -> bool {
-        let reshaped = &self.reshaped[usize::from(six)];
+    pub fn is_reshaped_since(&self, v6: bool, pool: PoolIndex, generation: u32) -> bool {
+        let reshaped = &self.reshaped[usize::from(v6)];
         reshaped
             .iter()
             .any(|&(index, since)| index == pool && (generation.wrapping_sub(since) as i32) < 0)
@@ -44,16 +44,16 @@ impl PortLayouts {
     /// Records the changes since the layouts `before`, as changes of a generation.
     pub fn follow(&mut self, before: &Self, generation: u32) {
         let mut reshaped = (*before.reshaped).clone();
-        let [four, six] = &mut reshaped;
-        note(four, &before.four, &self.four, generation);
-        note(six, &before.six, &self.six, generation);
+        let [v4, v6] = &mut reshaped;
+        note(v4, &before.v4, &self.v4, generation);
+        note(v6, &before.v6, &self.v6, generation);
         self.generation = generation;
         self.reshaped = Arc::new(reshaped);
     }
 
     /// Whether the layouts are equal.
     pub fn is_same(&self, other: &Self) -> bool {
-        self.four.is_same(&other.four) && self.six.is_same(&other.six)
+        self.v4.is_same(&other.v4) && self.v6.is_same(&other.v6)
     }
 }
 

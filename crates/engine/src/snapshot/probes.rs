@@ -108,8 +108,8 @@ impl Probes {
 
     /// Records the time of an answer. Returns `false` if no request for this answer is pending.
     pub fn answered(&self, echo: &Echo, now: u64) -> bool {
-        let is_it = |slot: &&Slot| slot.data.load(Ordering::Relaxed) == echo.data;
-        let found = self.waiting(echo.identifier).find(is_it);
+        let is_match = |slot: &&Slot| slot.data.load(Ordering::Relaxed) == echo.data;
+        let found = self.waiting(echo.identifier).find(is_match);
         if let Some(slot) = found {
             slot.identifier.store(0, Ordering::Relaxed);
             slot.answered.store(now.max(1), Ordering::Relaxed);

@@ -61,8 +61,8 @@ impl Snapshot {
     }
 
     /// The gateway of an uplink, for one address family.
-    pub fn uplink(&self, interface: u16, six: bool) -> Option<Address> {
-        *self.uplinks.get(usize::from(interface))?.get(usize::from(six))?
+    pub fn uplink(&self, interface: u16, v6: bool) -> Option<Address> {
+        *self.uplinks.get(usize::from(interface))?.get(usize::from(v6))?
     }
 
     /// The context for route lookups of a router's packets from a source address.
@@ -87,13 +87,13 @@ impl Snapshot {
     /// Whether another packet of an interface may be parked. `counters` are the counters of the worker.
     pub fn may_wait(&self, interface: u16, counters: &WorkerCounters) -> bool {
         let router = usize::from(self.router_of(interface));
-        let Some(most) = self.routers.get(router).and_then(|router| router.quotas.buffers) else {
+        let Some(max) = self.routers.get(router).and_then(|router| router.quotas.buffers) else {
             return true;
         };
         let own = self.interfaces_of.get(router).into_iter().flatten();
         let own = own.filter_map(|&number| counters.interfaces.get(usize::from(number)));
         let waiting = own.map(|one| one.parked.get().wrapping_sub(one.unparked.get()));
-        waiting.fold(0, u64::wrapping_add) < u64::from(most)
+        waiting.fold(0, u64::wrapping_add) < u64::from(max)
     }
 
     /// Whether plain IPv4 packets of an interface need only a route lookup.

@@ -52,16 +52,16 @@ pub struct ShardMemory {
 impl ShardMemory {
     /// The sizes for one shard, according to `start`. The ports of IPv4 pools include space for the spare addresses.
     pub fn of(start: &StartParameters, snapshot: &Snapshot) -> Self {
-        let [four, six] = start.sessions_per_shard();
+        let [v4, v6] = start.sessions_per_shard();
         Self {
-            sessions4: FlowTable::<Session4>::lines_for(four),
-            sessions6: FlowTable::<Session6>::lines_for(six),
+            sessions4: FlowTable::<Session4>::lines_for(v4),
+            sessions6: FlowTable::<Session6>::lines_for(v6),
             bindings4: Bindings::lines(
-                &snapshot.leases.four,
+                &snapshot.leases.v4,
                 start.spare_addresses,
                 &start.capacity::<V4>(snapshot),
             ),
-            bindings6: Bindings::lines(&snapshot.leases.six, 0, &start.capacity::<V6>(snapshot)),
+            bindings6: Bindings::lines(&snapshot.leases.v6, 0, &start.capacity::<V6>(snapshot)),
             streams: start.inspection.as_ref().map_or(0, |plan| plan.streams.lines()),
         }
     }
@@ -82,7 +82,7 @@ impl<'m> Shard<'m> {
         drawn: Arc<IpIdCounters>,
         memory: &'m mut [Line],
     ) -> Result<Self, ShardError> {
-        let [four, six] = start.sessions_per_shard();
+        let [v4, v6] = start.sessions_per_shard();
         let lines = ShardMemory::of(start, snapshot);
         let total = memory.len();
         let (sessions4, rest) = memory.split_at_mut(lines.sessions4.min(total));
@@ -93,19 +93,19 @@ impl<'m> Shard<'m> {
         let number32 = u32::from(number);
         let mut shard = Self {
             number,
-            sessions4: FlowTable::new(sessions4, four)?,
-            sessions6: FlowTable::new(sessions6, six)?,
+            sessions4: FlowTable::new(sessions4, v4)?,
+            sessions6: FlowTable::new(sessions6, v6)?,
             wheel4: Wheel::new(now.tick),
             wheel6: Wheel::new(now.tick),
             bindings4: Bindings::new(
-                &snapshot.leases.four,
+                &snapshot.leases.v4,
                 number32,
                 secret,
                 &start.capacity::<V4>(snapshot),
                 bindings4,
             )?,
             bindings6: Bindings::new(
-                &snapshot.leases.six,
+                &snapshot.leases.v6,
                 number32,
                 secret,
                 &start.capacity::<V6>(snapshot),
@@ -120,9 +120,9 @@ impl<'m> Shard<'m> {
             let inspector = Inspector::new(plan, inspection.rules.clone(), streams, hasher)?;
             shard.inspector = Some(Box::new(inspector.of_generation(snapshot.inspected)));
         }
-        if let Some(fitting) = start.steering.fitting() {
-            shard.bindings4.prefer_rss_ports(fitting.clone());
-            shard.bindings6.prefer_rss_ports(fitting.clone());
+        if let Some(rss_ports) = start.steering.rss_ports() {
+            shard.bindings4.prefer_rss_ports(rss_ports.clone());
+            shard.bindings6.prefer_rss_ports(rss_ports.clone());
         }
         Ok(shard)
     }

@@ -23,9 +23,9 @@ pub struct ShardOwners(Box<[AtomicU16]>);
 
 impl ShardOwners {
     /// Distributes shards to workers round-robin.
-    pub fn dealt(shards: Shards, workers: &[WorkerIndex]) -> Self {
-        let turns = workers.iter().cycle().map(|&worker| AtomicU16::new(worker));
-        Self(turns.take(shards.count() as usize).collect())
+    pub fn distribute(shards: Shards, workers: &[WorkerIndex]) -> Self {
+        let assignment = workers.iter().cycle().map(|&worker| AtomicU16::new(worker));
+        Self(assignment.take(shards.count() as usize).collect())
     }
 
     /// The owner of a shard.

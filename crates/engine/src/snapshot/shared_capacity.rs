@@ -56,17 +56,17 @@ impl Division {
 }
 
 fn divisions(start: &StartParameters, snapshot: &Snapshot) -> [Division; 2] {
-    let rooms = [start.capacity::<V4>(snapshot), start.capacity::<V6>(snapshot)];
-    let [four, six] = start.sessions_per_shard();
+    let capacities = [start.capacity::<V4>(snapshot), start.capacity::<V6>(snapshot)];
+    let [v4, v6] = start.sessions_per_shard();
     let [all4, all6] = start.sessions.map(|all| all as usize);
     [
-        Division::new(all4, four, rooms[0].mappings),
-        Division::new(all6, six, rooms[1].mappings),
+        Division::new(all4, v4, capacities[0].mappings),
+        Division::new(all6, v6, capacities[1].mappings),
     ]
 }
 
 /// Maximum number of IPv4 sessions, and of IPv6 sessions, in one shard, including the shared capacity.
-pub fn sessions_at_most(start: &StartParameters) -> [usize; 2] {
+pub fn max_sessions(start: &StartParameters) -> [usize; 2] {
     let shares = start.sessions_per_shard();
     [0, 1].map(|family| {
         let division = Division::new(start.sessions[family] as usize, shares[family], 0);
@@ -77,8 +77,8 @@ pub fn sessions_at_most(start: &StartParameters) -> [usize; 2] {
 /// Number of memory lines for the shared capacity. The number is 0 for one or two shards, because each shard has at
 /// least half of the table.
 pub fn lines(start: &StartParameters, snapshot: &Snapshot) -> usize {
-    let [four, six] = divisions(start, snapshot);
-    four.total::<Session4, u32>() + six.total::<Session6, [u64; 2]>()
+    let [v4, v6] = divisions(start, snapshot);
+    v4.total::<Session4, u32>() + v6.total::<Session6, [u64; 2]>()
 }
 
 /// Parts of one family that no shard uses now.
@@ -123,8 +123,8 @@ impl<'m, R: Record, A: Address> Parts<'m, R, A> {
 /// Parts that no shard uses now.
 #[derive(Debug)]
 pub struct SharedCapacity<'m> {
-    four: Parts<'m, Session4, u32>,
-    six: Parts<'m, Session6, [u64; 2]>,
+    v4: Parts<'m, Session4, u32>,
+    v6: Parts<'m, Session6, [u64; 2]>,
 }
 
 impl<'m> SharedCapacity<'m> {
@@ -133,21 +133,21 @@ impl<'m> SharedCapacity<'m> {
     /// # Errors
     /// The memory is too small.
     pub fn new(start: &StartParameters, snapshot: &Snapshot, memory: &'m mut [Line]) -> Result<Self, TableSizeError> {
-        let [four, six] = divisions(start, snapshot);
-        let (needed, given) = (lines(start, snapshot), memory.len());
-        let Some((memory4, memory6)) = memory.split_at_mut_checked(four.total::<Session4, u32>()) else {
-            return Err(TableSizeError::Memory { needed, given });
+        let [v4, v6] = divisions(start, snapshot);
+        let (needed, provided) = (lines(start, snapshot), memory.len());
+        let Some((memory4, memory6)) = memory.split_at_mut_checked(v4.total::<Session4, u32>()) else {
+            return Err(TableSizeError::Memory { needed, provided });
         };
         Ok(Self {
-            four: Parts::new(four, memory4)?,
-            six: Parts::new(six, memory6)?,
+            v4: Parts::new(v4, memory4)?,
+            v6: Parts::new(v6, memory6)?,
         })
     }
 
     /// Permits a shard to take parts when its tables are full.
     pub fn share(&self, shard: &mut Shard<'m>) {
-        self.four.share(&mut shard.sessions4, &mut shard.bindings4);
-        self.six.share(&mut shard.sessions6, &mut shard.bindings6);
+        self.v4.share(&mut shard.sessions4, &mut shard.bindings4);
+        self.v6.share(&mut shard.sessions6, &mut shard.bindings6);
     }
 }
 
@@ -161,9 +161,9 @@ mod tests {
             for all in [shards, 1000.max(shards), 65_536, 1_000_000] {
                 let share = all.div_ceil(shards);
                 let division = Division::new(all, share, 2 * share);
-                let most = share + division.parts * division.sessions;
-                assert!(2 * most >= all, "{shards} {all} {division:?}");
-                assert!(most <= all.div_ceil(2).max(share) + division.sessions);
+                let max = share + division.parts * division.sessions;
+                assert!(2 * max >= all, "{shards} {all} {division:?}");
+                assert!(max <= all.div_ceil(2).max(share) + division.sessions);
                 assert!(division.parts <= PARTS / 2, "{shards} {all} {division:?}");
                 assert_eq!(2 * division.sessions, division.mappings);
             }

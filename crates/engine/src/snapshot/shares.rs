@@ -6,7 +6,7 @@
 
 pub mod burst_limit;
 pub mod deficit;
-pub mod recent_demands;
+pub mod demand_history;
 pub mod senders;
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::packet::io::{NO_PORT, PortIndex};
 use crate::snapshot::Interface;
 use burst_limit::BurstLimit;
 use deficit::Deficits;
-use recent_demands::RecentDemands;
+use demand_history::DemandHistory;
 
 /// Default weight of routers and interfaces.
 pub const WEIGHT: u8 = 10;
@@ -125,7 +125,7 @@ pub struct Shares {
 const LINK_BURST: u64 = 10_000_000;
 
 /// Minimum burst size of a token bucket in bits: two frames of the maximum length.
-const LEAST_BITS: u64 = 2 * 8 * 9_234;
+const MIN_BURST_BITS: u64 = 2 * 8 * 9_234;
 
 /// Creates a full bucket. The burst of the bucket is the number of tokens in `burst` nanoseconds, at least `min`.
 fn bucket(rate: u64, burst: u64, min: u64) -> SharedTokenBucket {
@@ -133,7 +133,7 @@ fn bucket(rate: u64, burst: u64, min: u64) -> SharedTokenBucket {
 }
 
 fn bits(rate: u64, burst: u64) -> Arc<SharedTokenBucket> {
-    Arc::new(bucket(rate, burst, LEAST_BITS))
+    Arc::new(bucket(rate, burst, MIN_BURST_BITS))
 }
 
 impl Shares {
@@ -156,7 +156,7 @@ impl Shares {
                 Arc::new(RouterBuckets {
                     given,
                     packets: given.packets.map(|rate| bucket(rate, given.burst, 1)),
-                    bits: given.bits.map(|rate| bucket(rate, given.burst, LEAST_BITS)),
+                    bits: given.bits.map(|rate| bucket(rate, given.burst, MIN_BURST_BITS)),
                 })
             })
         };
@@ -280,10 +280,11 @@ impl Shares {
 
     /// Numbers of packets and bits that a router may receive now; `None` if it has no rate limit.
     #[inline(always)]
-    pub fn left(&self, router: RouterIndex, now: u64) -> Option<[u64; 2]> {
+    pub fn remaining(&self, router: RouterIndex, now: u64) -> Option<[u64; 2]> {
         let buckets = self.buckets(router)?;
-        let left = |bucket: &Option<SharedTokenBucket>| bucket.as_ref().map_or(u64::MAX, |bucket| bucket.tokens(now));
-        Some([left(&buckets.packets), left(&buckets.bits)])
+        let remaining =
+            |bucket: &Option<SharedTokenBucket>| bucket.as_ref().map_or(u64::MAX, |bucket| bucket.tokens(now));
+        Some([remaining(&buckets.packets), remaining(&buckets.bits)])
     }
 
     /// Charges packets and bits to the rate limit of a router.
@@ -304,9 +305,9 @@ impl Shares {
             .leaving
             .get(usize::from(from))
             .and_then(|leaving| leaving.rate.as_deref());
-        let left = self.left(router, now).unwrap_or([u64::MAX; 2]);
+        let remaining = self.remaining(router, now).unwrap_or([u64::MAX; 2]);
         let fits = link.is_none_or(|link| link.tokens(now) >= bytes * 8);
-        let passes = fits && left[0] > 0 && left[1] >= bytes * 8;
+        let passes = fits && remaining[0] > 0 && remaining[1] >= bytes * 8;
         if passes {
             link.into_iter().for_each(|link| link.charge(bytes * 8, now));
             self.charge(router, [1, bytes * 8], now);
@@ -340,9 +341,9 @@ pub struct SideState {
     /// For each port: the burst limit.
     pub gates: Box<[BurstLimit]>,
     /// For each port: recent demands.
-    pub recent: Box<[RecentDemands]>,
+    pub recent: Box<[DemandHistory]>,
     /// Credits of the routers' entries, or of the interfaces, by number.
-    pub credits: Deficits,
+    pub deficits: Deficits,
 }
 
 impl SideState {
@@ -350,8 +351,8 @@ impl SideState {
     pub fn new(ports: usize) -> Self {
         Self {
             gates: vec![BurstLimit::default(); ports].into(),
-            recent: vec![RecentDemands::default(); ports].into(),
-            credits: Deficits::new(AdjacencyIndex::MAX_INTERFACES + 1),
+            recent: vec![DemandHistory::default(); ports].into(),
+            deficits: Deficits::new(AdjacencyIndex::MAX_INTERFACES + 1),
         }
     }
 

@@ -109,7 +109,7 @@ struct Side {
 #[derive(Clone, Debug)]
 pub struct SiteSettings {
     /// Access interfaces, to which terminals are connected.
-    pub doors: Vec<(u16, SiteKey)>,
+    pub access_interfaces: Vec<(u16, SiteKey)>,
     /// Public interfaces, on which sites have public addresses.
     pub publics: Vec<u16>,
     /// Addresses of the DHCP relay to which servers send answers: virtual router and address.
@@ -128,10 +128,10 @@ pub struct SiteClassifier {
 impl SiteClassifier {
     /// Creates a classifier with these settings. The control plane writes to `table`.
     pub fn new(table: Arc<Sites>, settings: SiteSettings) -> Self {
-        let named = settings.doors.iter().map(|(interface, _)| interface);
-        let most = named.chain(&settings.publics).max();
-        let mut sides = vec![Side::default(); most.map_or(0, |&most| usize::from(most) + 1)];
-        for (interface, behind) in &settings.doors {
+        let named = settings.access_interfaces.iter().map(|(interface, _)| interface);
+        let max = named.chain(&settings.publics).max();
+        let mut sides = vec![Side::default(); max.map_or(0, |&max| usize::from(max) + 1)];
+        for (interface, behind) in &settings.access_interfaces {
             sides[usize::from(*interface)].access = Some(access(behind));
         }
         for &interface in &settings.publics {
@@ -308,10 +308,10 @@ impl TagRanges {
 
 fn by_prefix(prefixes: &[(u32, u8, Context)], address: u32) -> Option<Context> {
     let mask = |length: u8| u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
-    let mut meant = prefixes
+    let mut selected = prefixes
         .iter()
         .filter(|&&(network, length, _)| (address ^ network) & mask(length) == 0);
-    meant.next().map(|prefix| prefix.2)
+    selected.next().map(|prefix| prefix.2)
 }
 
 #[cfg(test)]
@@ -323,7 +323,7 @@ mod tests {
     fn access(behind: SiteKey) -> SiteClassifier {
         let (_, table) = SiteWriter::new(9, 1, &[(0, 0xc633_6400, 0xc633_64ff)], [1, 2]);
         let settings = SiteSettings {
-            doors: vec![(1, behind)],
+            access_interfaces: vec![(1, behind)],
             publics: vec![2],
             relays: vec![(0, 0x0a00_0001)],
         };

@@ -39,7 +39,7 @@ impl Stages {
     }
 
     /// Whether a worker has a part.
-    pub fn does(&self, worker: WorkerIndex, part: Part) -> bool {
+    pub fn has_part(&self, worker: WorkerIndex, part: Part) -> bool {
         let workers = self.workers(part);
         workers.is_empty() || workers.contains(&worker)
     }
@@ -66,7 +66,7 @@ impl Stages {
 
     /// The parts of a worker, in words.
     pub fn parts(&self, worker: WorkerIndex) -> String {
-        let done = Part::ALL.into_iter().filter(|&part| self.does(worker, part));
+        let done = Part::ALL.into_iter().filter(|&part| self.has_part(worker, part));
         done.map(Part::name).collect::<Vec<_>>().join("+")
     }
 
@@ -77,8 +77,8 @@ impl Stages {
 
     /// The role of a worker: which packets it passes to other workers.
     pub fn role(&self, own: WorkerIndex) -> Role {
-        let elsewhere = |part: Part| -> Box<[WorkerIndex]> {
-            match self.does(own, part) {
+        let other_workers = |part: Part| -> Box<[WorkerIndex]> {
+            match self.has_part(own, part) {
                 true => Box::default(),
                 false => self.workers(part).into(),
             }
@@ -87,16 +87,16 @@ impl Stages {
         let after = |part: Part| {
             Part::ALL[part as usize..]
                 .iter()
-                .map(|&part| elsewhere(part))
+                .map(|&part| other_workers(part))
                 .find(|workers| !workers.is_empty())
                 .unwrap_or_default()
         };
-        let taken = Part::ALL.into_iter().find(|&part| self.is_given(own, part));
+        let taken = Part::ALL.into_iter().find(|&part| self.receives_part(own, part));
         let ahead = taken.map(after).unwrap_or_default();
         Role {
-            parsers: elsewhere(Part::Parse),
-            sessions: elsewhere(Part::Session),
-            beyond: match self.does(own, Part::Receive) {
+            parsers: other_workers(Part::Parse),
+            sessions: other_workers(Part::Session),
+            beyond: match self.has_part(own, Part::Receive) {
                 true => after(Part::Parse),
                 false => Box::default(),
             },
@@ -105,20 +105,20 @@ impl Stages {
     }
 
     /// Whether a worker gets packets for a part from workers with the preceding part but without this part.
-    fn is_given(&self, own: WorkerIndex, part: Part) -> bool {
+    fn receives_part(&self, own: WorkerIndex, part: Part) -> bool {
         let Some(&before) = Part::ALL[..part as usize].last() else {
             return false;
         };
         let others = self.workers(before);
-        let some_lack = others.is_empty() || others.iter().any(|&other| !self.does(other, part));
-        self.does(own, part) && !self.workers(part).is_empty() && some_lack
+        let is_partial = others.is_empty() || others.iter().any(|&other| !self.has_part(other, part));
+        self.has_part(own, part) && !self.workers(part).is_empty() && is_partial
     }
 
     /// Whether the parts of a worker are consecutive. If packets return to a worker, the worker must not wait for free
     /// capacity of other workers, because the other workers may wait for it. Every other worker waits only for workers
     /// with a later last part, so a deadlock is impossible.
     fn is_contiguous(&self, own: WorkerIndex) -> bool {
-        let done = Part::ALL.map(|part| self.does(own, part));
+        let done = Part::ALL.map(|part| self.has_part(own, part));
         done.windows(2).filter(|pair| pair[0] != pair[1]).count() + usize::from(done[0]) + usize::from(done[3]) <= 2
     }
 }

@@ -59,14 +59,14 @@ pub struct EventSettings {
     /// The kinds of events to record.
     pub wanted: EventKinds,
     /// Capacity of each worker's queue. Events beyond the capacity are counted as lost. With capacity 0, there is no queue.
-    pub most: usize,
+    pub max: usize,
 }
 
 /// Maximum numbers of subscribers and of port blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubscriberCapacity {
     /// Maximum number of subscribers of each family, in all shards together.
-    pub most: u32,
+    pub max: u32,
     /// Maximum number of port blocks of all subscribers.
     pub blocks: u32,
     /// Maximum number of ports and blocks in quarantine (RFC 6888, REQ-8), in all shards together.
@@ -78,7 +78,7 @@ pub struct SubscriberCapacity {
 impl Default for SubscriberCapacity {
     fn default() -> Self {
         Self {
-            most: 65_536,
+            max: 65_536,
             blocks: 131_072,
             held: 131_072,
             prefix: [32, 128],
@@ -114,10 +114,10 @@ impl StartParameters {
             .any(|(_, pool)| PortClass::ALL.iter().any(|&class| permits(pool.behaviour(class))));
         Capacity {
             mappings: self.sessions_per_shard()[family] * (1 + usize::from(permissions)),
-            subscribers: share(self.subscribers.most),
+            subscribers: share(self.subscribers.max),
             blocks: share(self.subscribers.blocks),
             quarantine: share(self.subscribers.held),
-            events: if self.events.most == 0 {
+            events: if self.events.max == 0 {
                 EventKinds::NONE
             } else {
                 self.events.wanted

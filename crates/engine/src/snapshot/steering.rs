@@ -80,7 +80,7 @@ pub struct Steering {
     units: Box<[u16]>,
     flows4: ParityRows<2>,
     flows6: ParityRows<5>,
-    fitting: Option<Arc<RssPorts>>,
+    rss_ports: Option<Arc<RssPorts>>,
 }
 
 /// Whether the flows of a host may belong to different shards under a pool. The flows must belong to one shard if the pool has
@@ -123,7 +123,7 @@ impl Steering {
             hosts6: ParityRows::new(&hosts, bits),
             flows4: ParityRows::new(&flows, bits),
             flows6: ParityRows::new(&flows, bits),
-            fitting: (wanted.together == Affinity::Flows).then(|| Arc::new(RssPorts::new(&flows, bits))),
+            rss_ports: (wanted.together == Affinity::Flows).then(|| Arc::new(RssPorts::new(&flows, bits))),
         })
     }
 
@@ -166,8 +166,8 @@ impl Steering {
 
     /// The outside ports with which answers arrive at the shard of their flow; `None` if ports are not selected by RSS
     /// hash.
-    pub fn fitting(&self) -> Option<&Arc<RssPorts>> {
-        self.fitting.as_ref()
+    pub fn rss_ports(&self) -> Option<&Arc<RssPorts>> {
+        self.rss_ports.as_ref()
     }
 
     /// Whether the ports of every pool can be used in any shard, and no rule requires that all flows of a client belong to one
@@ -285,7 +285,7 @@ impl Steering {
                     Some(ForwardTarget::Host(target)) => (host, other) = ends(target, source),
                     Some(ForwardTarget::Among) => return self.of_host::<F>(source.0),
                     // A flow from outside to an inside host's own address belongs to the shard of the host.
-                    None if nat.begins_outside(tuple.context(), source.0, destination.0) => {
+                    None if nat.starts_outside(tuple.context(), source.0, destination.0) => {
                         (host, other) = (destination, source);
                     }
                     None => {}
@@ -359,7 +359,7 @@ fn remote<F: Family>(nat: &Nat<F>, key: &F::Key, interface: u16, outside: bool) 
         Some(ForwardTarget::Host((target, _))) => other(target, source),
         Some(ForwardTarget::Among) => source,
         None if outside && is_public(nat, tuple.context(), destination) => source,
-        None if outside && nat.begins_outside(tuple.context(), source, destination) => source,
+        None if outside && nat.starts_outside(tuple.context(), source, destination) => source,
         None => other(source, destination),
     }
 }
@@ -367,7 +367,7 @@ fn remote<F: Family>(nat: &Nat<F>, key: &F::Key, interface: u16, outside: bool) 
 /// Whether an address is an outside address to which other addresses are translated.
 #[inline(always)]
 fn is_public<F: Family>(nat: &Nat<F>, context: Context, address: F::Address) -> bool {
-    nat.pools.owner(context, address).is_some() || nat.rules.stands_in_for(context, address)
+    nat.pools.owner(context, address).is_some() || nat.rules.proxies_for(context, address)
 }
 
 /// Target of a destination rule.
@@ -406,12 +406,12 @@ mod tests {
             };
             let steering = Steering::seeded(count, &wanted, 7).unwrap();
             for number in 0..4096u32 {
-                let (four, unit) = (number.wrapping_mul(0x9e37_79b9), number * 7 % 1024);
-                let includes = steering.shards().shard_of_unit(four, unit);
-                assert_eq!(includes, steering.of_unit::<V4>(four, unit).into());
-                let six = [number.into(), u64::from(four) << 9];
-                let includes = steering.shards().shard_of_unit(six, unit);
-                assert_eq!(includes, steering.of_unit::<V6>(six, unit).into());
+                let (v4, unit) = (number.wrapping_mul(0x9e37_79b9), number * 7 % 1024);
+                let includes = steering.shards().shard_of_unit(v4, unit);
+                assert_eq!(includes, steering.of_unit::<V4>(v4, unit).into());
+                let v6 = [number.into(), u64::from(v4) << 9];
+                let includes = steering.shards().shard_of_unit(v6, unit);
+                assert_eq!(includes, steering.of_unit::<V6>(v6, unit).into());
             }
         }
     }

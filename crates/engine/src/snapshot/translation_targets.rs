@@ -65,9 +65,9 @@ impl<A: Address> TranslationTargets<A> {
     }
 
     /// Records whether sessions may exist for packets of a router's host.
-    fn host_of(&mut self, is_so: bool, context: Context) {
+    fn host_of(&mut self, is_hosted: bool, context: Context) {
         let router = context & !FROM_HOST;
-        if is_so && !self.hosted.contains(&router) {
+        if is_hosted && !self.hosted.contains(&router) {
             self.hosted.push(router);
         }
     }

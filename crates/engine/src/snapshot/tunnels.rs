@@ -247,29 +247,29 @@ impl Tunnels {
         let quote = quoted(frame, layers).ok()?.layers;
         let (local, remote) = addresses(&quote, frame);
         let kind = self.kind(&quote)?;
-        let is_ours = layers.fragment == Fragment::Whole
+        let is_local = layers.fragment == Fragment::Whole
             && addresses(layers, frame).1 == local
             && self.ends.contains(&(router, kind, local))
             && self.forwarding.contains_key(&(router, local, remote));
-        is_ours.then_some((local, remote))
+        is_local.then_some((local, remote))
     }
 
     /// Lowers the path MTU to `mtu`. Returns `false` if the path MTU does not change. The path MTU is never lowered
     /// below the minimum of the protocol (RFC 791, RFC 8200), so that a forged error does little harm.
     pub fn lower(&self, router: RouterIndex, (local, remote): (Address, Address), mtu: u16, now: Now) -> bool {
-        let least = match local {
+        let min = match local {
             Address::V4(_) => 576,
             Address::V6(_) => 1_280,
         };
         let Some(path) = self.forwarding.get(&(router, local, remote)) else {
             return false;
         };
-        let mtu = mtu.max(least);
-        let is_news = path.get(now).is_none_or(|known| mtu < known);
-        if is_news {
+        let mtu = mtu.max(min);
+        let is_change = path.get(now).is_none_or(|known| mtu < known);
+        if is_change {
             path.set(mtu, now);
         }
-        is_news
+        is_change
     }
 
     /// Whether the rate limit permits an answer to a keepalive that arrived through a tunnel's interface.

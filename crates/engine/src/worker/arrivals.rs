@@ -17,7 +17,7 @@ use crate::packet::hand_off::{EntryPoint, HandOffNote};
 use crate::packet::icmp_error::IcmpError;
 use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, NoteWords, PortIndex};
 use crate::packet::lists::Lists;
-use crate::packet::reason::{Own, Reason};
+use crate::packet::reason::{EngineReason, Reason};
 use crate::snapshot::Interface;
 
 /// Ranges of slots with unparsed packets, each with the port that received the packets.
@@ -49,7 +49,7 @@ pub fn from_workers(
                 interface: note.interface,
                 origin: note.origin,
                 identification: note.identification,
-                crossed: note.crossed,
+                link_passes: note.link_passes,
                 ..Meta::default()
             };
             put(&mut lists.session_lookup.v4, place);
@@ -74,7 +74,7 @@ pub fn from_workers(
             _ => {}
         }
         let (Some(note), Ok(mut layers)) = (note, layers::parse(packet.bytes())) else {
-            lists.drop_packet(place, Own::Forgotten);
+            lists.drop_packet(place, EngineReason::Forgotten);
             continue;
         };
         if layers.fragment == Fragment::Later && note.stage == EntryPoint::Session {
@@ -84,7 +84,7 @@ pub fn from_workers(
         meta.interface = note.interface;
         meta.origin = note.origin;
         meta.identification = note.identification;
-        meta.crossed = note.crossed;
+        meta.link_passes = note.link_passes;
         match note.stage {
             EntryPoint::Session if layers.class == Class::Ipv4 => put(&mut lists.session_lookup.v4, place),
             EntryPoint::Session => put(&mut lists.session_lookup.v6, place),
@@ -97,7 +97,7 @@ pub fn from_workers(
             EntryPoint::SendIcmpError(icmp_error, reason) => lists.icmp_error(place, icmp_error, reason),
             EntryPoint::Forward if layers.class == Class::Ipv4 => put(&mut lists.forward.v4, place),
             EntryPoint::Forward => put(&mut lists.forward.v6, place),
-            EntryPoint::Finished(_) | EntryPoint::Received(_) => lists.drop_packet(place, Own::Forgotten),
+            EntryPoint::Finished(_) | EntryPoint::Received(_) => lists.drop_packet(place, EngineReason::Forgotten),
         }
     }
     let parsed: usize = runs.iter().map(|(_, slots)| slots.len()).sum();
@@ -115,7 +115,7 @@ fn leave(
     ctx: &NodeContext<'_, '_>,
 ) {
     let Some(egress) = ctx.snapshot.interface(interface) else {
-        return lists.drop_packet(place, Own::InterfaceGone);
+        return lists.drop_packet(place, EngineReason::InterfaceGone);
     };
     if let Some(counters) = ctx.counters.interfaces.get(interface as usize) {
         counters.sent.add(1);
@@ -142,36 +142,36 @@ pub fn from_parking(
         let meta = &mut batch.meta[slot];
         meta.interface = waiting.interface;
         meta.origin = waiting.origin;
-        (meta.identification, meta.crossed) = (0, 0);
+        (meta.identification, meta.link_passes) = (0, 0);
         if resume == ResumeReason::Tunnelled {
-            meta.crossed = 1;
+            meta.link_passes = 1;
             let length = batch.packets[slot].len();
             leave(place, waiting.interface, length, meta, lists, ctx);
             continue;
         }
-        if resume == ResumeReason::Crossed {
+        if resume == ResumeReason::InterRouterLink {
             inter_router_link::arrive(place, waiting.interface, 1, batch, lists, ctx);
             continue;
         }
         let Ok(layers) = layers::parse(batch.packets[slot].bytes()) else {
-            lists.drop_packet(place, Own::Forgotten);
+            lists.drop_packet(place, EngineReason::Forgotten);
             continue;
         };
         meta.layers = layers;
-        if let ResumeReason::Fragment(told, passed) = resume {
-            fragment(place, told, passed, meta, lists, ctx);
+        if let ResumeReason::Fragment(note, passed) = resume {
+            fragment(place, note, passed, meta, lists, ctx);
             continue;
         }
         let reason = Reason::from(sluice_route::Reason::NeighbourUnresolved);
         match (resume, ctx.snapshot.interface(waiting.interface)) {
             (ResumeReason::Unsolicited(reason), Some(_)) => pending_syns::answer(place, reason, batch, lists, ctx),
-            (ResumeReason::Fragment(..) | ResumeReason::Crossed | ResumeReason::Tunnelled, _) => {
-                lists.drop_packet(place, Own::Forgotten)
+            (ResumeReason::Fragment(..) | ResumeReason::InterRouterLink | ResumeReason::Tunnelled, _) => {
+                lists.drop_packet(place, EngineReason::Forgotten)
             }
-            (ResumeReason::Unsolicited(_), None) => lists.drop_packet(place, Own::InterfaceGone),
+            (ResumeReason::Unsolicited(_), None) => lists.drop_packet(place, EngineReason::InterfaceGone),
             (ResumeReason::Failed, _) => lists.icmp_error(place, IcmpError::HostUnreachable, reason),
-            (ResumeReason::Ready, None) => lists.drop_packet(place, Own::InterfaceGone),
-            (ResumeReason::Ready, Some(interface)) if waiting.origin == Origin::Own => {
+            (ResumeReason::Ready, None) => lists.drop_packet(place, EngineReason::InterfaceGone),
+            (ResumeReason::Ready, Some(interface)) if waiting.origin == Origin::Gateway => {
                 // A packet of a host may belong to a session.
                 let is_hosts = interface.host && layers.class == Class::Ipv4;
                 match is_hosts && host::may_answer(ctx.snapshot, waiting.interface) {
@@ -201,17 +201,17 @@ pub fn from_parking(
 /// Puts a parked fragment of inspection back on the list of its session.
 fn fragment(
     place: BufferIndex,
-    told: FragmentNote,
+    note: FragmentNote,
     passed: bool,
     meta: &mut Meta,
     lists: &mut Lists,
     ctx: &NodeContext<'_, '_>,
 ) {
     if ctx.snapshot.interface(meta.interface).is_none() {
-        return lists.drop_packet(place, Own::InterfaceGone);
+        return lists.drop_packet(place, EngineReason::InterfaceGone);
     }
-    (meta.layers.source_port, meta.layers.destination_port) = told.ports;
-    meta.identification = told.identification;
+    (meta.layers.source_port, meta.layers.destination_port) = note.ports;
+    meta.identification = note.identification;
     lists.passed |= u128::from(passed) << (place as usize % BURST_BUFFERS);
     match meta.layers.class {
         Class::Ipv6 => put(&mut lists.session_lookup.v6, place),

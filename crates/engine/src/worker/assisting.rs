@@ -9,7 +9,7 @@ use super::shard_moves::Held;
 use super::{MAX_HELD, Source, Worker};
 use crate::packet::hand_off::{EntryPoint, HandOffNote};
 use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, WorkerIndex};
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 use crate::packet::time::Now;
 use crate::placement::Part;
 use crate::snapshot::StartParameters;
@@ -23,7 +23,7 @@ const RECEIVES: usize = 8;
 /// State of an I/O worker that can assist.
 pub(super) struct Assisting {
     shared: Arc<Assist>,
-    pub(super) judge: Controller,
+    pub(super) controller: Controller,
     /// Packets of borrowed shards in the order of arrival.
     pub(super) queue: VecDeque<Held>,
     /// Maximum number of packets in the queue.
@@ -46,12 +46,12 @@ impl Assisting {
     /// `None`.
     pub(super) fn of(start: &StartParameters, own: WorkerIndex) -> Option<Box<Self>> {
         let shared = start.assist.clone()?;
-        let does = |part| start.stages.does(own, part);
-        let takes_part = does(Part::Receive) && does(Part::Parse) && !does(Part::Session);
+        let has_part = |part| start.stages.has_part(own, part);
+        let takes_part = has_part(Part::Receive) && has_part(Part::Parse) && !has_part(Part::Session);
         let sessions = start.stages.workers(Part::Session);
         takes_part.then(|| {
             Box::new(Self {
-                judge: Controller::new(shared.settings().threshold, start.owners.len()),
+                controller: Controller::new(shared.settings().threshold, start.owners.len()),
                 shared,
                 queue: VecDeque::new(),
                 limit: 0,
@@ -73,18 +73,18 @@ impl Assisting {
     }
 
     /// Whether any shard is borrowed or any packet is queued.
-    fn is_at_work(&self) -> bool {
-        !self.queue.is_empty() || !self.judge.borrowed().is_empty()
+    fn is_active(&self) -> bool {
+        !self.queue.is_empty() || !self.controller.borrowed().is_empty()
     }
 
     /// Whether the worker has work even if no packets arrive.
     pub(super) fn is_answering(&self) -> bool {
-        self.queried.is_some() || self.is_at_work()
+        self.queried.is_some() || self.is_active()
     }
 
     /// Number of packets that can still be queued while shards are borrowed or requested.
     pub(super) fn capacity(&self, held: usize) -> usize {
-        match self.is_at_work() || self.queried.is_some() {
+        match self.is_active() || self.queried.is_some() {
             true => self.limit.saturating_sub(self.queue.len() + held),
             false => 0,
         }
@@ -94,7 +94,7 @@ impl Assisting {
 impl<'m> Worker<'m> {
     /// Maximum number of receive passes in a round.
     #[inline(always)]
-    pub(super) fn receives_at_most(&self) -> usize {
+    pub(super) fn max_receive_passes(&self) -> usize {
         let is_busy = self.assisting.as_ref().is_some_and(|work| !work.queue.is_empty());
         if is_busy { RECEIVES } else { 1 }
     }
@@ -109,7 +109,7 @@ impl<'m> Worker<'m> {
             let (interface, carried) = (meta.interface, HandOffNote::new(EntryPoint::Session, meta).pack());
             let parked = (work.queue.len() < work.limit).then(|| self.io.park(slot)).flatten();
             let Some(parked) = parked else {
-                self.parts.lists.drop_packet(slot, Own::Shed);
+                self.parts.lists.drop_packet(slot, EngineReason::Shed);
                 continue;
             };
             work.queue.push_back(Held {
@@ -142,21 +142,21 @@ impl<'m> Worker<'m> {
                 counters.unparked.add(1);
             }
         }
-        self.moving.have_gone_on(self.carried.len());
+        self.moving.record_processed(self.carried.len());
         self.carried.len()
     }
 
     /// Processes queued packets of borrowed shards for a time slice. Returns their number.
     pub(super) fn assist(&mut self, now: Now) -> usize {
         let Some(work) = &self.assisting else { return 0 };
-        let (slice, mut left) = (work.shared.settings().slice, work.queue.len());
-        let begin = (self.cycles)();
-        let mut start = begin;
+        let (slice, mut remaining) = (work.shared.settings().slice, work.queue.len());
+        let round_start = (self.cycles)();
+        let mut start = round_start;
         let mut packets = 0;
-        while left > 0 && self.next_stage_has_capacity() {
-            let spent = start.wrapping_sub(begin);
+        while remaining > 0 && self.next_stage_has_capacity() {
+            let spent = start.wrapping_sub(round_start);
             let Some(work) = &mut self.assisting else { break };
-            work.portion = portion(slice.saturating_sub(spent), work.cost, packets == 0).min(left);
+            work.portion = portion(slice.saturating_sub(spent), work.cost, packets == 0).min(remaining);
             if work.portion == 0 {
                 self.parts.counters.slices_ended.add(1);
                 break;
@@ -171,7 +171,7 @@ impl<'m> Worker<'m> {
             }
             start = end;
             packets += count;
-            left -= count.min(left);
+            remaining -= count.min(remaining);
         }
         if packets > 0 {
             self.parts.counters.assisted.add(packets as u64);
@@ -180,20 +180,22 @@ impl<'m> Worker<'m> {
     }
 
     /// Called at the end of a round: answers requests of other workers, and continues this worker's request.
-    pub(super) fn deal(&mut self, now: Now) {
+    pub(super) fn serve_requests(&mut self, now: Now) {
         let Some(shared) = &self.parts.start.assist else {
             return;
         };
-        if let Some(ask) = shared.requested(self.parts.own) {
-            self.answer(ask);
+        if let Some(assist_request) = shared.requested(self.parts.own) {
+            self.answer(assist_request);
         }
         let Some(work) = &self.assisting else { return };
         self.parts.counters.assist_waiting.set(work.queue.len() as u64);
         match work.queried {
-            Some((ask, whom)) if !work.is_answered => self.handle_request(ask, whom, now),
+            Some((assist_request, peer)) if !work.is_answered => self.handle_request(assist_request, peer, now),
             // The session worker already expects the shard, so the shard is returned when no other move is in progress.
-            Some((ask, whom)) if ask.what == ShardMove::TakeBack && !self.is_moving() => {
-                self.give_by_itself(ask.shard, whom);
+            Some((assist_request, peer))
+                if assist_request.direction == ShardMove::FromRequester && !self.is_moving() =>
+            {
+                self.release_directly(assist_request.shard, peer);
             }
             Some(_) => {}
             None => self.decide(now),
@@ -202,44 +204,46 @@ impl<'m> Worker<'m> {
 
     /// Answers a request of another worker.
     #[cold]
-    fn answer(&mut self, ask: AssistRequest) {
+    fn answer(&mut self, assist_request: AssistRequest) {
         let Some(shared) = self.parts.start.assist.clone() else {
             return;
         };
-        let is_settled = self.is_settled();
-        let yes = is_settled
-            && match ask.what {
-                ShardMove::Lend => self.give_by_itself(ask.shard, ask.by),
-                ShardMove::TakeBack => self.expect_for(ask.shard, true),
+        let is_migration_complete = self.is_migration_complete();
+        let accepted = is_migration_complete
+            && match assist_request.direction {
+                ShardMove::ToRequester => self.release_directly(assist_request.shard, assist_request.by),
+                ShardMove::FromRequester => self.expect_for(assist_request.shard, true),
             };
-        shared.answer(self.parts.own, yes);
+        shared.answer(self.parts.own, accepted);
     }
 
     /// Whether pool migration is complete for the newest snapshot. If not, no shard moves, because a moving shard would
     /// miss the migration.
-    fn is_settled(&mut self) -> bool {
+    fn is_migration_complete(&mut self) -> bool {
         let generation = self.snapshot.load().leases.generation;
         !self.parts.migrating.is_under_way() && self.parts.migrating.generation() == generation
     }
 
     /// Continues this worker's request after the other worker has answered.
     #[cold]
-    fn handle_request(&mut self, ask: AssistRequest, whom: WorkerIndex, now: Now) {
+    fn handle_request(&mut self, assist_request: AssistRequest, peer: WorkerIndex, now: Now) {
         let Some(work) = self.assisting.as_deref_mut() else {
             return;
         };
-        let Some(yes) = work.shared.answered(whom) else { return };
-        work.is_answered = yes;
-        if yes {
-            if ask.what == ShardMove::TakeBack {
-                self.give_by_itself(ask.shard, whom);
+        let Some(accepted) = work.shared.answered(peer) else {
+            return;
+        };
+        work.is_answered = accepted;
+        if accepted {
+            if assist_request.direction == ShardMove::FromRequester {
+                self.release_directly(assist_request.shard, peer);
             }
             return;
         }
-        work.judge.is_refused(now.nanoseconds);
+        work.controller.is_refused(now.nanoseconds);
         work.queried = None;
         work.shared.arrive();
-        if ask.what == ShardMove::Lend {
+        if assist_request.direction == ShardMove::ToRequester {
             self.moving.expect_no_more();
         }
     }
@@ -261,41 +265,45 @@ impl<'m> Worker<'m> {
             queued: work.queue.len(),
         };
         let owners = &self.parts.start.owners;
-        if let Some(verdict) = work.judge.decide(&facts, |shard| owners.of(shard)) {
+        if let Some(verdict) = work.controller.decide(&facts, |shard| owners.of(shard)) {
             self.act(verdict, now);
         }
     }
 
     #[cold]
     fn act(&mut self, verdict: Action, now: Now) {
-        let (what, shard, whom) = match verdict {
-            Action::Take(shard, whom) => (ShardMove::Lend, shard, whom),
-            Action::GiveBack(shard, whom) => (ShardMove::TakeBack, shard, whom),
+        let (direction, shard, peer) = match verdict {
+            Action::Take(shard, peer) => (ShardMove::ToRequester, shard, peer),
+            Action::Return(shard, peer) => (ShardMove::FromRequester, shard, peer),
         };
-        let is_settled = self.is_settled();
+        let is_migration_complete = self.is_migration_complete();
         let own = self.parts.own;
         let Some(work) = self.assisting.as_deref_mut() else {
             return;
         };
-        if !is_settled || !work.shared.depart() {
-            return work.judge.is_refused(now.nanoseconds);
+        if !is_migration_complete || !work.shared.depart() {
+            return work.controller.is_refused(now.nanoseconds);
         }
         // The snapshot may have changed since the request, so the migration is checked again. The snapshot can't change during the move.
-        let ask = AssistRequest { what, shard, by: own };
+        let assist_request = AssistRequest {
+            direction,
+            shard,
+            by: own,
+        };
         let shared = work.shared.clone();
-        (work.queried, work.is_answered) = (Some((ask, whom)), false);
-        let asks = self.is_settled()
-            && match what {
-                ShardMove::Lend => self.expect_for(shard, true),
-                ShardMove::TakeBack => true,
+        (work.queried, work.is_answered) = (Some((assist_request, peer)), false);
+        let requests = self.is_migration_complete()
+            && match direction {
+                ShardMove::ToRequester => self.expect_for(shard, true),
+                ShardMove::FromRequester => true,
             }
-            && shared.request(whom, ask);
-        if asks {
+            && shared.request(peer, assist_request);
+        if requests {
             return;
         }
         if let Some(work) = self.assisting.as_deref_mut() {
             work.queried = None;
-            work.judge.is_refused(now.nanoseconds);
+            work.controller.is_refused(now.nanoseconds);
         }
         self.moving.expect_no_more();
         shared.arrive();
@@ -310,8 +318,8 @@ impl<'m> Worker<'m> {
             work.queue.extend(held.drain(..));
         }
         if let Some((_, from)) = work.queried.take() {
-            work.judge.shard_came(shard, from);
-            let allocated = work.judge.borrowed().len() as u64;
+            work.controller.shard_arrived(shard, from);
+            let allocated = work.controller.borrowed().len() as u64;
             if allocated == 1 {
                 self.parts.counters.assists_begun.add(1);
             }
@@ -320,13 +328,13 @@ impl<'m> Worker<'m> {
     }
 
     /// Updates the state after a shard was returned.
-    pub(super) fn has_gone_back(&mut self, shard: u16) {
+    pub(super) fn shard_returned(&mut self, shard: u16) {
         let Some(work) = self.assisting.as_deref_mut() else {
             return;
         };
         work.queried = None;
-        work.judge.shard_went(shard);
-        let allocated = work.judge.borrowed().len() as u64;
+        work.controller.shard_went(shard);
+        let allocated = work.controller.borrowed().len() as u64;
         if allocated == 0 {
             self.parts.counters.assists_ended.add(1);
         }
@@ -336,8 +344,8 @@ impl<'m> Worker<'m> {
 
 /// Number of packets that fit in the remaining time slice, according to the cost per packet of the last burst. At least
 /// one packet per round is processed, so that every queued packet is eventually processed.
-fn portion(left: u64, cost: u64, is_first: bool) -> usize {
-    let fitting = match left.checked_div(cost) {
+fn portion(remaining: u64, cost: u64, is_first: bool) -> usize {
+    let fitting = match remaining.checked_div(cost) {
         Some(fitting) => usize::try_from(fitting).unwrap_or(BURST_SIZE),
         None => BURST_SIZE,
     };

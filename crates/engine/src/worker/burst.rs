@@ -7,12 +7,12 @@ use crate::packet::batch::{Batch, put};
 use crate::packet::counters::CycleStage;
 use crate::packet::io::{BURST_SIZE, Packets};
 use crate::packet::lists::Lists;
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 use crate::packet::time::Now;
 
 use crate::snapshot::shares::{Shares, SideState};
+use crate::worker::burst_observer::BurstObserver;
 use crate::worker::capture::Tap;
-use crate::worker::watch::Watch;
 
 use super::arrivals::Runs;
 use super::state::BurstState;
@@ -75,7 +75,7 @@ impl Worker<'_> {
                 count
             }
             Source::Parking => self.unpark(),
-            Source::Held => self.unhold(),
+            Source::Held => self.resume_held(),
             Source::Queue => self.unqueue(),
             Source::Hosts => self.take_from_hosts(),
             Source::Service => self.take_from_service(),
@@ -88,10 +88,10 @@ impl Worker<'_> {
     fn process(&mut self, source: Source, (count, mut shed): (usize, usize), received: u64, now: Now) {
         let snapshot = self.snapshot.load();
         let shares = snapshot.shares.as_deref();
-        let mut most = BURST_SIZE;
+        let mut max = BURST_SIZE;
         if shed > 0 && self.parts.role.parsers.is_empty() && is_shared(shares, source) {
             // If the next stage lacks capacity, drop packets that exceed their router's share, instead of arbitrary packets.
-            most = count - std::mem::take(&mut shed);
+            max = count - std::mem::take(&mut shed);
         }
         self.generations.observe(snapshot.generation, now.nanoseconds);
         let overdue = self.generations.overdue(now.nanoseconds);
@@ -109,14 +109,14 @@ impl Worker<'_> {
         ctx.revisions = Revalidations::new(overdue);
         ctx.defers = self.assisting.is_some() && matches!(source, Source::Port(_) | Source::Workers);
         if let (Source::Port(_), Some(work)) = (source, self.assisting.as_deref_mut()) {
-            ctx.seen = &mut work.judge.seen;
+            ctx.seen = &mut work.controller.seen;
         }
         let mut batch = Batch {
             packets: &mut allocated,
             meta,
         };
         self.runs.clear();
-        let queues = (&self.carried, &mut self.resumed, &mut self.rooms[..]);
+        let queues = (&self.carried, &mut self.resumed, &mut self.free_entries[..]);
         arrive(
             source,
             (count, shed),
@@ -131,32 +131,34 @@ impl Worker<'_> {
             mark = (self.cycles)();
             ctx.counters.cycles[CycleStage::TakeOver as usize].add(mark.wrapping_sub(received));
         }
-        let limit = (&mut self.receiving, most);
-        let watched = (self.tracer.is_some(), self.tap.as_deref_mut());
-        admit_and_parse(&mut batch, lists, &mut ctx, &self.runs, limit, watched);
-        chain::divert_fresh(&batch, lists, &ctx, arrivals::slots_of(&self.runs));
+        let limit = (&mut self.receiving, max);
+        let drop_observed = (self.tracer.is_some(), self.tap.as_deref_mut());
+        admit_and_parse(&mut batch, lists, &mut ctx, &self.runs, limit, drop_observed);
+        chain::divert_received(&batch, lists, &ctx, arrivals::slots_of(&self.runs));
         if !ctx.role.sessions.is_empty() {
             hand_off::both(&batch, lists, &ctx);
         }
         let parsed = (self.cycles)();
         ctx.counters.cycles[CycleStage::Parse as usize].add(parsed.wrapping_sub(mark));
-        let mut watch = Watch::new(self.tracer.as_deref_mut(), self.tap.as_deref_mut());
-        if let Some(watch) = &mut watch {
+        let mut burst_observer = BurstObserver::new(self.tracer.as_deref_mut(), self.tap.as_deref_mut());
+        if let Some(burst_observer) = &mut burst_observer {
             // Unparked packets and packets from other workers were parsed in an earlier burst or by another worker.
             let begin = if self.runs.is_empty() { "arrive" } else { "parse" };
-            watch.begin(begin, &batch, lists, now);
+            burst_observer.begin(begin, &batch, lists, now);
         }
         let mut tools = NodeTools {
             lookups,
             inspector,
             ready: &mut |waiting| dispose::ready(&mut self.resumed, waiting),
-            observer: watch.as_mut().map(|watch| watch as &mut dyn Observer),
+            observer: burst_observer
+                .as_mut()
+                .map(|burst_observer| burst_observer as &mut dyn Observer),
             cycles: self.cycles,
             mark: parsed,
         };
         run_rounds(&mut batch, lists, &mut ctx, &mut tools);
-        if let Some(watch) = &mut watch {
-            watch.end(&batch, lists, now);
+        if let Some(burst_observer) = &mut burst_observer {
+            burst_observer.end(&batch, lists, now);
         }
     }
 }
@@ -178,11 +180,11 @@ fn arrive(
     lists: &mut Lists,
     ctx: &mut NodeContext<'_, '_>,
     runs: &mut Runs,
-    (carried, resumed, rooms): (&Carried, &mut Resumed, &mut [usize]),
+    (carried, resumed, free_entries): (&Carried, &mut Resumed, &mut [usize]),
 ) {
     match source {
         Source::Port(port) if ctx.role.parsers.is_empty() => put(runs, (port, shed..count)),
-        Source::Port(port) => hand_off::received(batch, lists, ctx, port, shed, rooms),
+        Source::Port(port) => hand_off::received(batch, lists, ctx, port, shed, free_entries),
         Source::Workers | Source::Held | Source::Queue => arrivals::from_workers(batch, lists, ctx, carried, runs),
         Source::Parking => arrivals::from_parking(batch, lists, ctx, resumed),
         Source::Hosts => host::sent(batch, lists, ctx, count),
@@ -196,22 +198,22 @@ fn arrive(
     }
 }
 
-/// Admits at most `most` packets of each run, and parses them. `is_traced` and `tap`: whether a trace or a capture runs.
+/// Admits at most `max` packets of each run, and parses them. `is_traced` and `tap`: whether a trace or a capture runs.
 #[inline]
 fn admit_and_parse(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
     ctx: &mut NodeContext<'_, '_>,
     runs: &Runs,
-    (receiving, most): (&mut SideState, usize),
+    (receiving, max): (&mut SideState, usize),
     (is_traced, mut tap): (bool, Option<&mut Tap>),
 ) {
     let shares = ctx.snapshot.shares.as_deref();
     for (port, slots) in runs {
         let refused = shares.map_or(0, |shares| {
-            let what = (*port, slots.clone(), most);
-            let is_watched = is_traced || tap.is_some();
-            admit::admit(batch, lists, ctx, shares, receiving, what, is_watched)
+            let direction = (*port, slots.clone(), max);
+            let is_observed = is_traced || tap.is_some();
+            admit::admit(batch, lists, ctx, shares, receiving, direction, is_observed)
         });
         match refused {
             0 => parse::parse(batch, lists, ctx, *port, slots.clone()),
@@ -232,5 +234,5 @@ fn run_rounds(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContex
         }
         run_nodes(batch, lists, ctx, tools);
     }
-    lists.drop_remaining(Own::Loop);
+    lists.drop_remaining(EngineReason::Loop);
 }

@@ -5,7 +5,7 @@ use crate::features::context::WaitingPacket;
 use crate::packet::batch::put;
 use crate::packet::counters::{CycleStage, HandOffCause};
 use crate::packet::io::{BURST_BUFFERS, BufferIndex, NoteWords, Packets, PortIndex};
-use crate::packet::reason::{Own, Reason};
+use crate::packet::reason::{EngineReason, Reason};
 use crate::packet::time::Now;
 use crate::snapshot::shares::Shares;
 
@@ -14,9 +14,9 @@ use arrayvec::ArrayVec;
 impl Worker<'_> {
     /// Disposes of the buffers of a burst. Returns the number of cycles that handing packets to other workers took.
     pub(super) fn dispose(&mut self, now: Now) -> u64 {
-        self.parts.lists.forget_slots();
+        self.parts.lists.clear_slots();
         self.transmit(now);
-        self.cross_later();
+        self.forward_link_packets();
         self.park(now);
         let mut over = 0;
         if !self.parts.lists.hand_over.is_empty() {
@@ -58,17 +58,17 @@ impl Worker<'_> {
             let mut slots = std::mem::take(&mut self.parts.lists.to_send[port]);
             let of = |shares: &Shares| shares.is_link_shared(port);
             let is_link_shared = shared && self.snapshot.load().shares.as_deref().is_some_and(of);
-            let has_dealt = is_link_shared && self.share_link(port as PortIndex, &mut slots, now.nanoseconds);
+            let is_distributed = is_link_shared && self.share_link(port as PortIndex, &mut slots, now.nanoseconds);
             let taken = self.io.transmit(port as PortIndex, &slots);
             if is_link_shared {
-                self.link_took(port as PortIndex, &slots, taken, has_dealt);
+                self.link_sent(port as PortIndex, &slots, taken, is_distributed);
             }
             if taken < slots.len() {
-                let why = match self.io.has_device(port as PortIndex) {
-                    true => Own::TransmitFull,
-                    false => Own::DeviceGone,
+                let reason = match self.io.has_device(port as PortIndex) {
+                    true => EngineReason::TransmitFull,
+                    false => EngineReason::DeviceGone,
                 };
-                refused(&mut self.parts, &mut *self.io, &slots[taken..], why);
+                refused(&mut self.parts, &mut *self.io, &slots[taken..], reason);
             }
         }
     }
@@ -85,17 +85,17 @@ impl Worker<'_> {
         };
         let waiting = lists.park.drain(..).map(|(slot, neighbour)| (slot, Ok(neighbour)));
         let fragments = lists.park_fragment.drain(..).map(|(slot, place)| (slot, Err(place)));
-        for (slot, what) in waiting.chain(fragments) {
+        for (slot, resume) in waiting.chain(fragments) {
             let meta = &state.meta[slot as usize % BURST_BUFFERS];
             let Some(counters) = state.counters.interfaces.get(meta.interface as usize) else {
                 continue;
             };
             if !snapshot.may_wait(meta.interface, &state.counters) {
-                put(&mut lists.drop, (slot, Own::BufferQuota.into()));
+                put(&mut lists.drop, (slot, EngineReason::BufferQuota.into()));
                 continue;
             }
             let Some(parked) = self.io.park(slot) else {
-                put(&mut lists.drop, (slot, Own::ParkingFull.into()));
+                put(&mut lists.drop, (slot, EngineReason::ParkingFull.into()));
                 continue;
             };
             counters.parked.add(1);
@@ -104,7 +104,7 @@ impl Worker<'_> {
                 interface: meta.interface,
                 origin: meta.origin,
             };
-            let (back, reason) = match what {
+            let (back, reason) = match resume {
                 Ok(neighbour) => match owner.parking.park(neighbour, packet, now.nanoseconds) {
                     Ok(replaced) => (replaced, Reason::Route(sluice_route::Reason::ParkedReplaced)),
                     Err((packet, reason)) => (Some(packet), reason.into()),
@@ -112,11 +112,11 @@ impl Worker<'_> {
                 Err(place) => {
                     let resumed = &mut |waiting| ready(&mut self.resumed, waiting);
                     let full = owner.datagrams.wait(place, packet, resumed).err();
-                    (full, Own::FragmentsFull.into())
+                    (full, EngineReason::FragmentsFull.into())
                 }
             };
             if let Some(back) = back {
-                give_up(&mut *self.io, &state.counters, back, reason);
+                drop_parked(&mut *self.io, &state.counters, back, reason);
             }
         }
     }
@@ -142,8 +142,8 @@ impl Worker<'_> {
             if !is_parked {
                 // Inspection has already counted a packet that it passed before the packet was parked.
                 let reason = match passed {
-                    true if !may_wait => Own::BufferQuota.into(),
-                    true => Own::ParkingFull.into(),
+                    true if !may_wait => EngineReason::BufferQuota.into(),
+                    true => EngineReason::ParkingFull.into(),
                     false => sluice_inspect::Reason::ParkingFull.into(),
                 };
                 put(&mut state.lists.drop, (slot, reason));
@@ -162,10 +162,10 @@ impl Worker<'_> {
             let meta = &state.meta[syn.slot as usize % BURST_BUFFERS];
             let may_wait = snapshot.may_wait(meta.interface, &state.counters);
             let admitted = may_wait.then(|| self.syns.admit(&syn, meta.shard));
-            let admitted = admitted.unwrap_or(Err(Own::BufferQuota.into()));
+            let admitted = admitted.unwrap_or(Err(EngineReason::BufferQuota.into()));
             let parked = admitted.and_then(|()| {
                 let parked = self.io.park(syn.slot);
-                parked.ok_or(Own::ParkingFull.into())
+                parked.ok_or(EngineReason::ParkingFull.into())
             });
             match (parked, state.counters.interfaces.get(meta.interface as usize)) {
                 (Ok(parked), counters) => {
@@ -205,7 +205,14 @@ impl Worker<'_> {
             }
             let is_next = state.role.beyond.contains(&to);
             for &slot in &slots[taken..] {
-                lists.drop_packet(slot, if is_next { Own::Shed } else { Own::HandoverFull });
+                lists.drop_packet(
+                    slot,
+                    if is_next {
+                        EngineReason::Shed
+                    } else {
+                        EngineReason::HandoverFull
+                    },
+                );
             }
         }
     }
@@ -233,15 +240,15 @@ impl Worker<'_> {
     }
 
     /// Drops a parked packet.
-    pub(super) fn give_up(&mut self, waiting: WaitingPacket, reason: Reason) {
-        give_up(&mut *self.io, &self.parts.counters, waiting, reason);
+    pub(super) fn drop_parked(&mut self, waiting: WaitingPacket, reason: Reason) {
+        drop_parked(&mut *self.io, &self.parts.counters, waiting, reason);
     }
 
     /// Processes a parked packet again. If too many packets are unparked in one burst, drops the packet.
     pub(super) fn resume(&mut self, waiting: WaitingPacket, resume: ResumeReason) {
         if let Err(error) = self.resumed.try_push((waiting, resume)) {
             let (waiting, _) = error.element();
-            self.give_up(waiting, Own::ParkingFull.into());
+            self.drop_parked(waiting, EngineReason::ParkingFull.into());
         }
     }
 }
@@ -258,7 +265,12 @@ pub(super) fn ready(
 
 /// Corrects the counters for packets that the device did not accept.
 #[cold]
-fn refused(state: &mut super::State<'_>, io: &mut dyn crate::packet::io::Handover, slots: &[BufferIndex], why: Own) {
+fn refused(
+    state: &mut super::State<'_>,
+    io: &mut dyn crate::packet::io::Handover,
+    slots: &[BufferIndex],
+    reason: EngineReason,
+) {
     let mut allocated = Packets::new();
     io.packets(&mut allocated);
     for &slot in slots {
@@ -268,11 +280,11 @@ fn refused(state: &mut super::State<'_>, io: &mut dyn crate::packet::io::Handove
             counters.sent.add(1u64.wrapping_neg());
             counters.sent_bytes.add(bytes.wrapping_neg());
         }
-        state.lists.drop_packet(slot, why);
+        state.lists.drop_packet(slot, reason);
     }
 }
 
-fn give_up(
+fn drop_parked(
     io: &mut dyn crate::packet::io::Handover,
     counters: &crate::packet::counters::WorkerCounters,
     waiting: WaitingPacket,

@@ -18,11 +18,11 @@ impl Worker<'_> {
         if self.parts.role.beyond.is_empty() {
             return 0;
         }
-        self.rooms.clear();
+        self.free_entries.clear();
         let beyond = self.parts.role.beyond.iter();
-        self.rooms.extend(beyond.map(|&next| self.io.free_entries(next)));
-        let room = self.rooms.iter().sum::<usize>() + self.own_capacity();
-        count.saturating_sub(room)
+        self.free_entries.extend(beyond.map(|&next| self.io.free_entries(next)));
+        let capacity = self.free_entries.iter().sum::<usize>() + self.own_capacity();
+        count.saturating_sub(capacity)
     }
 
     /// Free capacity for packets of borrowed shards.

@@ -8,10 +8,10 @@ use crate::packet::batch::{Batch, Meta, Origin, put};
 use crate::packet::io::{BURST_BUFFERS, BufferIndex, Handover, Packets};
 use crate::packet::lists::Lists;
 use crate::packet::punt::PuntReceiver;
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 
 /// Maximum number of frames that the worker takes in one round.
-const PORTION: usize = 32;
+const MAX_FRAMES: usize = 32;
 
 impl Worker<'_> {
     /// Whether hosts may send packets through this worker, so that the worker must not sleep for long.
@@ -49,7 +49,7 @@ fn take(queue: Option<&mut PuntReceiver>, io: &mut dyn Handover, state: &mut Sta
         return 0;
     }
     // The number of queued frames is not known in advance.
-    let made = io.allocate(PORTION);
+    let made = io.allocate(MAX_FRAMES);
     let mut allocated = Packets::new();
     io.packets(&mut allocated);
     let mut count = 0;
@@ -62,7 +62,7 @@ fn take(queue: Option<&mut PuntReceiver>, io: &mut dyn Handover, state: &mut Sta
         queue.pop(if fits { packet.bytes_mut() } else { &mut [] });
         state.meta[count % BURST_BUFFERS] = Meta {
             interface,
-            origin: Origin::Own,
+            origin: Origin::Gateway,
             ..Meta::default()
         };
         count += 1;
@@ -85,12 +85,12 @@ pub fn sent(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, 
         };
         counters.originated.add(1);
         match layers::parse(packet.bytes()) {
-            _ if packet.bytes().is_empty() => lists.drop_packet(place, Own::NoBuffer),
+            _ if packet.bytes().is_empty() => lists.drop_packet(place, EngineReason::NoBuffer),
             Ok(layers) if matches!(layers.class, Class::Ipv4 | Class::Ipv6) && layers.tags == 0 => {
                 meta.layers = layers;
                 put(&mut lists.host, place);
             }
-            Ok(_) => lists.drop_packet(place, Own::UnknownEthertype),
+            Ok(_) => lists.drop_packet(place, EngineReason::UnknownEthertype),
             Err(fault) => lists.drop_packet(place, fault),
         }
     }

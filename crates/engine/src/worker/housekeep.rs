@@ -3,7 +3,7 @@
 use crate::features::context::{OwnerState, policer};
 use crate::features::session_end::SessionTools;
 use crate::packet::batch::put;
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 use crate::packet::task::Task;
 use crate::packet::time::Now;
 use crate::worker::request::portion;
@@ -19,10 +19,10 @@ impl Worker<'_> {
         self.requests(now);
         let snapshot = self.snapshot.load();
         self.serves_hosts = (snapshot.hosted || snapshot.sites.is_some()) && self.host.is_some();
-        let looked_at = self.advance_sessions(packets, now);
-        self.drop_given_up(now);
+        let visited = self.advance_sessions(packets, now);
+        self.drop_timed_out(now);
         if self.parts.inspecting.is_some() {
-            self.look_after_rules(looked_at, now);
+            self.refresh_rules(visited, now);
         }
         if self.parts.owner.is_some() {
             self.advance_owner(now);
@@ -49,16 +49,16 @@ impl Worker<'_> {
         state.migrating.advance(&mut state.shards, snapshot, &tools);
         // One shard is served per round. A busy shard is served in at most two consecutive rounds, so that other shards are served.
         let count = state.shards.len();
-        self.is_behind = false;
-        let mut looked_at = None;
+        self.has_expiry_backlog = false;
+        let mut visited = None;
         for _ in 0..count {
             let place = self.next_shard % count;
             self.next_shard += 1;
             if let Some(shard) = state.shards[place].as_mut() {
-                looked_at = Some(place);
-                self.is_behind = shard.expire(now, snapshot, &tools);
-                self.stayed = self.is_behind && !self.stayed;
-                if self.stayed {
+                visited = Some(place);
+                self.has_expiry_backlog = shard.expire(now, snapshot, &tools);
+                self.is_same_shard = self.has_expiry_backlog && !self.is_same_shard;
+                if self.is_same_shard {
                     self.next_shard = place;
                 }
                 break;
@@ -72,7 +72,7 @@ impl Worker<'_> {
         }
         self.requests
             .advance(&mut state.shards, portion(packets), snapshot, &tools);
-        looked_at
+        visited
     }
 
     /// Advances the owner's work: neighbours, router advertisements, and announcements of addresses.
@@ -88,10 +88,8 @@ impl Worker<'_> {
             }
             owner.quotas = Some(snapshot.committed);
             let routers = snapshot.routers_of();
-            let most = snapshot.routers.iter().map(|router| router.quotas.neighbours);
-            owner
-                .writer
-                .set_quotas(routers, most.map(|most| most.unwrap_or(u32::MAX)));
+            let max = snapshot.routers.iter().map(|router| router.quotas.neighbours);
+            owner.writer.set_quotas(routers, max.map(|max| max.unwrap_or(u32::MAX)));
         }
         let OwnerState { writer, actions, .. } = owner;
         if actions.remaining_capacity() >= 2 * BUDGET {
@@ -129,7 +127,7 @@ impl Worker<'_> {
             else {
                 break;
             };
-            self.give_up(waiting, sluice_route::Reason::ParkedTooLong.into());
+            self.drop_parked(waiting, sluice_route::Reason::ParkedTooLong.into());
         }
         let mut expired = arrayvec::ArrayVec::<_, 128>::new();
         if let Some(owner) = self.parts.owner.as_deref_mut() {
@@ -138,7 +136,7 @@ impl Worker<'_> {
             owner.datagrams.sweep(now, BUDGET, resumed, expire);
         }
         for waiting in expired {
-            self.give_up(waiting, Own::FragmentTimeout.into());
+            self.drop_parked(waiting, EngineReason::FragmentTimeout.into());
         }
     }
 

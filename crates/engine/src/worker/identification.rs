@@ -1,7 +1,7 @@
 //! Ends application identification for a shard that leaves its worker.
 
 use super::Worker;
-use crate::features::application_filter::{ApplicationCheck, follow_application};
+use crate::features::application_filter::{ApplicationCheck, apply_application};
 use crate::features::session_end::SessionTools;
 use crate::nodes::identify::set;
 use crate::packet::counters::IdentificationOutcome;
@@ -30,14 +30,14 @@ impl Worker<'_> {
             return;
         };
         let mut from = 0;
-        while let Some((whose, place, next)) = recognition.next_of(number, from) {
+        while let Some((identified, place, next)) = recognition.next_of(number, from) {
             let known = Application::Known(recognition.give_up(place, counters));
-            if whose.six {
-                set::<V6>(shard, whose.index, known);
-                follow_application::<V6>(shard, whose.index, snapshot, ApplicationCheck::First, &tools);
+            if identified.v6 {
+                set::<V6>(shard, identified.index, known);
+                apply_application::<V6>(shard, identified.index, snapshot, ApplicationCheck::First, &tools);
             } else {
-                set::<V4>(shard, whose.index, known);
-                follow_application::<V4>(shard, whose.index, snapshot, ApplicationCheck::First, &tools);
+                set::<V4>(shard, identified.index, known);
+                apply_application::<V4>(shard, identified.index, snapshot, ApplicationCheck::First, &tools);
             }
             counters
                 .identification

@@ -6,18 +6,18 @@ use sluice_table::token_bucket::SharedTokenBucket;
 use super::{State, Worker};
 use crate::packet::batch::{BufferIndices, put};
 use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, Handover, Packets, PortIndex};
-use crate::packet::reason::{Own, Reason};
+use crate::packet::reason::{EngineReason, Reason};
 use crate::snapshot::shares::Shares;
 use crate::snapshot::shares::deficit::{Deficits, Demand, Distribution};
-use crate::snapshot::shares::recent_demands::RecentDemands;
+use crate::snapshot::shares::demand_history::DemandHistory;
 
 /// Maximum number of bits that an interface may save from unused parts of its share: a burst of frames of the maximum
 /// length.
-const SAVED_BITS: u64 = BURST_SIZE as u64 * 1_514 * 8;
+const MAX_BITS: u64 = BURST_SIZE as u64 * 1_514 * 8;
 
 /// Maximum number of packets that an interface may save from unused parts of its share. This limit applies if the link
 /// has no configured rate and only the device limits it.
-const SAVED: u64 = 2 * BURST_SIZE as u64;
+const MAX_PACKETS: u64 = 2 * BURST_SIZE as u64;
 
 /// The packets of one interface in a burst to be sent.
 struct Part<'s> {
@@ -26,7 +26,7 @@ struct Part<'s> {
     guarantee: Option<&'s SharedTokenBucket>,
     rate: Option<&'s SharedTokenBucket>,
     /// Number of bits that the interface's rate limit still permits.
-    left: u64,
+    remaining: u64,
     /// Demand in bits, or in packets if the link has no configured rate.
     wants: u64,
     guaranteed: u64,
@@ -51,7 +51,7 @@ impl Worker<'_> {
             ArrayVec::<Part<'_>, BURST_BUFFERS>::new(),
         );
         let mut part_of = [0u8; BURST_BUFFERS];
-        let mut refused = ArrayVec::<(BufferIndex, Own), BURST_BUFFERS>::new();
+        let mut refused = ArrayVec::<(BufferIndex, EngineReason), BURST_BUFFERS>::new();
         let cost = |slot: BufferIndex| match link {
             Some(_) => lengths[slot as usize % BURST_BUFFERS] * 8,
             None => 1,
@@ -63,10 +63,10 @@ impl Worker<'_> {
             let Some(part) = parts.get_mut(number) else { return true };
             // Packets of the gateway itself are always sent, because they keep links up.
             let length = lengths[place] * 8;
-            let fits = length <= part.left || state.meta[place].is_from_gateway();
+            let fits = length <= part.remaining || state.meta[place].is_from_gateway();
             match fits {
                 true => part.admit(length, cost(*slot), now),
-                false => put(&mut refused, (*slot, Own::RateLimited)),
+                false => put(&mut refused, (*slot, EngineReason::RateLimited)),
             }
             fits
         });
@@ -80,14 +80,14 @@ impl Worker<'_> {
         };
         let mut sent = all;
         if all > budget {
-            let saved = if link.is_some() { SAVED_BITS } else { SAVED };
+            let max_saved = if link.is_some() { MAX_BITS } else { MAX_PACKETS };
             let recent = self.sending.recent.get_mut(usize::from(port));
             distribute(
                 &parts,
                 budget,
                 recent,
-                (&mut self.sending.credits, &mut gate.dealt),
-                saved,
+                (&mut self.sending.deficits, &mut gate.distribution),
+                max_saved,
             );
             sent = 0;
             slots.retain(|slot| {
@@ -98,30 +98,30 @@ impl Worker<'_> {
                 };
                 let is_guaranteed = part.guaranteed >= cost;
                 part.guaranteed -= if is_guaranteed { cost } else { 0 };
-                let goes = is_guaranteed
+                let is_sent = is_guaranteed
                     || state.meta[place].is_from_gateway()
-                    || self.sending.credits.take(part.interface, cost, &mut gate.dealt);
-                sent += if goes { cost } else { 0 };
-                if !goes {
-                    put(&mut refused, (*slot, Own::LinkOverShare));
+                    || self.sending.deficits.take(part.interface, cost, &mut gate.distribution);
+                sent += if is_sent { cost } else { 0 };
+                if !is_sent {
+                    put(&mut refused, (*slot, EngineReason::LinkOverShare));
                 }
-                goes
+                is_sent
             });
         }
         link.into_iter().for_each(|link| link.charge(sent, now));
         for (slot, reason) in refused {
-            state.take_back(slot, lengths[slot as usize % BURST_BUFFERS], reason);
+            state.recycle(slot, lengths[slot as usize % BURST_BUFFERS], reason);
         }
         link.is_none() && all > budget
     }
 
     /// Records how many packets a device has accepted.
     #[inline(always)]
-    pub(super) fn link_took(&mut self, port: PortIndex, slots: &[BufferIndex], taken: usize, has_dealt: bool) {
+    pub(super) fn link_sent(&mut self, port: PortIndex, slots: &[BufferIndex], taken: usize, is_distributed: bool) {
         if let Some(gate) = self.sending.gates.get_mut(usize::from(port)) {
             gate.sent(taken, slots.len());
         }
-        if has_dealt && taken < slots.len() {
+        if is_distributed && taken < slots.len() {
             self.refund(&slots[taken..]);
         }
     }
@@ -133,7 +133,7 @@ impl Worker<'_> {
         for slot in slots {
             let meta = &self.parts.meta[*slot as usize % BURST_BUFFERS];
             if !meta.is_from_gateway() {
-                self.sending.credits.refund(meta.egress, 1);
+                self.sending.deficits.refund(meta.egress, 1);
             }
         }
     }
@@ -143,7 +143,7 @@ impl Part<'_> {
     /// Counts a packet that the interface's rate limit admits. `cost` is its part of the demand.
     #[inline(always)]
     fn admit(&mut self, bits: u64, cost: u64, now: u64) {
-        self.left = self.left.saturating_sub(bits);
+        self.remaining = self.remaining.saturating_sub(bits);
         self.rate.into_iter().for_each(|rate| rate.charge(bits, now));
         self.wants += cost;
     }
@@ -160,7 +160,7 @@ impl Part<'_> {
 
 impl State<'_> {
     /// Drops a packet of this length that was already counted as sent.
-    fn take_back(&mut self, slot: BufferIndex, length: u64, reason: Own) {
+    fn recycle(&mut self, slot: BufferIndex, length: u64, reason: EngineReason) {
         let egress = self.meta[slot as usize % BURST_BUFFERS].egress;
         if let Some(counters) = self.counters.interfaces.get(egress as usize) {
             counters.sent.remove(1);
@@ -186,9 +186,9 @@ fn lengths(io: &mut dyn Handover) -> [u64; BURST_BUFFERS] {
 fn distribute(
     parts: &ArrayVec<Part<'_>, BURST_BUFFERS>,
     budget: u64,
-    recent: Option<&mut RecentDemands>,
-    (credits, dealt): (&mut Deficits, &mut Distribution),
-    saved: u64,
+    recent: Option<&mut DemandHistory>,
+    (deficits, distribution): (&mut Deficits, &mut Distribution),
+    max_saved: u64,
 ) {
     let guaranteed: u64 = parts.iter().map(|part| part.guaranteed).sum();
     let claim = |part: &Part<'_>| Demand {
@@ -202,7 +202,7 @@ fn distribute(
         recent.observe(&claims, |absent| put(&mut all, absent));
     }
     let rest = budget.saturating_sub(guaranteed);
-    credits.distribute(&all, rest, dealt, saved);
+    deficits.distribute(&all, rest, distribution, max_saved);
 }
 
 /// Index of an interface's [`Part`], which is created if it does not exist.
@@ -216,7 +216,7 @@ fn number_of<'s>(parts: &mut ArrayVec<Part<'s>, BURST_BUFFERS>, shares: &'s Shar
         weight,
         guarantee,
         rate,
-        left: rate.map_or(u64::MAX, |rate| rate.tokens(now)),
+        remaining: rate.map_or(u64::MAX, |rate| rate.tokens(now)),
         wants: 0,
         guaranteed: 0,
     };

@@ -6,12 +6,12 @@ use super::{ResumeReason, Worker};
 use crate::features::context::WaitingPacket;
 use crate::packet::batch::{Origin, put};
 use crate::packet::io::{BURST_BUFFERS, BufferIndex, Packets};
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 
 impl Worker<'_> {
     /// Forwards packets that were made at the end of a burst and leave through a link without a device. The next burst
     /// processes these packets.
-    pub(super) fn cross_later(&mut self) {
+    pub(super) fn forward_link_packets(&mut self) {
         let slots = std::mem::take(&mut self.parts.lists.inter_router_link);
         if slots.is_empty() {
             return;
@@ -50,7 +50,7 @@ impl Worker<'_> {
                 None => {
                     counters.received.add(1);
                     counters.received_bytes.add(length);
-                    ResumeReason::Crossed
+                    ResumeReason::InterRouterLink
                 }
             };
             let parked = (peer.is_some() || tunnel.is_some()).then(|| self.io.park(slot));
@@ -64,8 +64,8 @@ impl Worker<'_> {
                     };
                     put(&mut gone, (waiting, resume));
                 }
-                Some(None) => put(&mut state.lists.drop, (slot, Own::ParkingFull.into())),
-                None => put(&mut state.lists.drop, (slot, Own::InterfaceGone.into())),
+                Some(None) => put(&mut state.lists.drop, (slot, EngineReason::ParkingFull.into())),
+                None => put(&mut state.lists.drop, (slot, EngineReason::InterfaceGone.into())),
             }
         }
         gone.into_iter()

@@ -16,9 +16,9 @@ impl Worker<'_> {
     pub(super) fn has_resumed(&mut self) -> bool {
         if let Some(work) = self.parts.inspecting.as_deref_mut() {
             while !self.resumed.is_full()
-                && let Some(ReleasedPacket { waiting, told, passed }) = work.parked_packets.next_released()
+                && let Some(ReleasedPacket { waiting, note, passed }) = work.parked_packets.next_released()
             {
-                self.resumed.push((waiting, ResumeReason::Fragment(told, passed)));
+                self.resumed.push((waiting, ResumeReason::Fragment(note, passed)));
             }
         }
         !self.resumed.is_empty()
@@ -26,7 +26,7 @@ impl Worker<'_> {
 
     /// Updates the overload state from the number of packets that wait in rings and in devices. For devices that
     /// deliver full bursts, the number is a lower bound.
-    pub(super) fn see_load(&mut self, full: usize, waiting: u64) {
+    pub(super) fn update_load(&mut self, full: usize, waiting: u64) {
         let Some(work) = self.parts.inspecting.as_deref_mut() else {
             return;
         };
@@ -52,14 +52,14 @@ impl Worker<'_> {
     }
 
     /// Drops packets that inspection has rejected since the last round, and fragments of datagrams that have timed out.
-    pub(super) fn drop_given_up(&mut self, now: Now) {
+    pub(super) fn drop_timed_out(&mut self, now: Now) {
         let Some(work) = self.parts.inspecting.as_deref_mut() else {
             return;
         };
         let mut gone = std::mem::take(&mut self.gone);
         let parked_packets = &mut work.parked_packets;
-        let given_up = work.given_up.drain(..);
-        gone.extend(given_up.filter_map(|(ticket, reason)| Some((parked_packets.take(ticket)?, reason))));
+        let expired = work.expired.drain(..);
+        gone.extend(expired.filter_map(|(ticket, reason)| Some((parked_packets.take(ticket)?, reason))));
         work.assemblies.sweep(now.nanoseconds, BUDGET, |ticket| {
             gone.extend(
                 parked_packets
@@ -73,21 +73,21 @@ impl Worker<'_> {
     /// Drops parked packets.
     fn drop_all(&mut self, mut gone: Vec<(WaitingPacket, Reason)>) {
         for (waiting, reason) in gone.drain(..) {
-            self.give_up(waiting, reason.into());
+            self.drop_parked(waiting, reason.into());
         }
         self.gone = gone;
     }
 
     /// Makes this worker and one of its shards load new inspection rules even if no packets arrive, or if the worker
     /// has no shards.
-    pub(super) fn look_after_rules(&mut self, place: Option<usize>, now: Now) {
+    pub(super) fn refresh_rules(&mut self, place: Option<usize>, now: Now) {
         let generation = self.snapshot.load().inspected;
         if let Some(work) = self.parts.inspecting.as_deref_mut() {
             work.follow(generation);
         }
         let shard = place.and_then(|place| self.parts.shards.get_mut(place)?.as_deref_mut());
         if let Some(shard) = shard {
-            shard.follow_rules(generation, now);
+            shard.load_rules(generation, now);
             shard.retire_rules(now);
         }
     }
@@ -102,7 +102,7 @@ impl Worker<'_> {
         };
         // The new worker inspects and counts the fragment, so this worker removes it from its counter.
         let counters = &self.parts.counters;
-        work.assemblies.give_up(shard.number, |ticket| {
+        work.assemblies.drop_parked(shard.number, |ticket| {
             if matches!(work.parked_packets.release(ticket), Released::Later) {
                 counters.inspection.received.remove(1);
             }

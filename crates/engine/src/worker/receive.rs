@@ -11,7 +11,7 @@ impl Worker<'_> {
     pub(super) fn receive(&mut self, now: Now) -> (usize, bool) {
         let (mut packets, mut full) = (0, 0);
         self.io.prefetch_handed_over();
-        if self.turns.follow(self.snapshot.load(), &self.receives) {
+        if self.schedule.follow(self.snapshot.load(), &self.receives) {
             (packets, full) = self.receive_scheduled(now);
         } else {
             for place in 0..self.receives.len() {
@@ -22,7 +22,7 @@ impl Worker<'_> {
         }
         let waiting = self.io.waiting() as u64;
         self.parts.counters.waiting.set(waiting);
-        self.see_load(full, waiting);
+        self.update_load(full, waiting);
         // The worker takes as many bursts from other workers as from devices. A worker that hands over all of its
         // bursts therefore can't overload this worker.
         for _ in 0..self.receives.len().max(1) {

@@ -216,30 +216,30 @@ impl Filter {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
     shard: u16,
-    six: bool,
+    v6: bool,
     record: u32,
 }
 
 impl Cursor {
     /// Encodes the cursor as a word.
     pub fn pack(self) -> u64 {
-        u64::from(self.shard) << 33 | u64::from(self.six) << 32 | u64::from(self.record)
+        u64::from(self.shard) << 33 | u64::from(self.v6) << 32 | u64::from(self.record)
     }
 
     /// Decodes a word. If the word is not an encoded cursor, the list is empty or starts at an arbitrary record.
     pub fn unpack(word: u64) -> Self {
         Self {
             shard: (word >> 33) as u16,
-            six: word >> 32 & 1 != 0,
+            v6: word >> 32 & 1 != 0,
             record: word as u32,
         }
     }
 
     /// The cursor that follows the last record of its shard and family.
     fn turn(self) -> Self {
-        match self.six {
+        match self.v6 {
             false => Self {
-                six: true,
+                v6: true,
                 record: 0,
                 ..self
             },
@@ -251,7 +251,7 @@ impl Cursor {
     fn skip(self) -> Self {
         Self {
             shard: self.shard + 1,
-            six: false,
+            v6: false,
             record: 0,
         }
     }
@@ -304,13 +304,13 @@ pub enum Request {
     },
     /// Start to release a shard to a worker that expects it. From this request on, packets of the shard from devices go
     /// to that worker.
-    Give {
+    StartRelease {
         /// The shard to release.
         shard: u16,
         /// The worker that expects the shard.
         to: WorkerIndex,
     },
-    /// Complete the release of a shard. All workers must have made two rounds since [`Request::Give`] was answered, and
+    /// Complete the release of a shard. All workers must have made two rounds since [`Request::StartRelease`] was answered, and
     /// the devices must be steered. If this worker expects a shard instead, the request cancels the move.
     Release,
     /// Remove learned neighbours.

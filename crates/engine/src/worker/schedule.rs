@@ -12,7 +12,7 @@ const FINE: u64 = 1 << 20;
 
 /// Maximum credit of an account that has used less than its share, in bursts. With this credit, a group of packets
 /// doesn't wait behind a flood.
-const IN_HAND: u64 = 8;
+const MAX_CREDIT_BURSTS: u64 = 8;
 
 /// Schedule of a worker's ports.
 #[derive(Debug)]
@@ -99,10 +99,10 @@ impl Schedule {
     /// waiting packets.
     fn begin(&mut self) {
         let waiting = self.accounts.iter().filter(|account| account.waits);
-        let least = waiting.map(|account| account.spent).min();
+        let min = waiting.map(|account| account.spent).min();
         for account in &mut self.accounts {
             let burst = self.burst * account.price;
-            account.may = least.is_none_or(|least| account.spent <= least + burst);
+            account.may = min.is_none_or(|min| account.spent <= min + burst);
             account.waits &= !account.may;
         }
     }
@@ -124,17 +124,17 @@ impl Schedule {
         }
     }
 
-    /// Ends a round. The credit of accounts that used less than their share is limited to [`IN_HAND`] bursts. If no
+    /// Ends a round. The credit of accounts that used less than their share is limited to [`MAX_CREDIT_BURSTS`] bursts. If no
     /// packets wait, all credit is removed.
     fn end_round(&mut self) {
         let waiting = self.accounts.iter().filter(|account| account.waits);
-        let Some(least) = waiting.map(|account| account.spent).min() else {
+        let Some(min) = waiting.map(|account| account.spent).min() else {
             self.accounts.iter_mut().for_each(|account| account.spent = 0);
             return;
         };
         for account in &mut self.accounts {
-            let kept = IN_HAND * self.burst * account.price;
-            account.spent = account.spent.max(least.saturating_sub(kept));
+            let kept = MAX_CREDIT_BURSTS * self.burst * account.price;
+            account.spent = account.spent.max(min.saturating_sub(kept));
         }
         let base = self.accounts.iter().map(|account| account.spent).min().unwrap_or(0);
         self.accounts.iter_mut().for_each(|account| account.spent -= base);
@@ -146,7 +146,7 @@ impl Worker<'_> {
     /// bursts.
     #[inline(never)]
     pub(super) fn receive_scheduled(&mut self, now: Now) -> (usize, usize) {
-        self.turns.begin();
+        self.schedule.begin();
         let (mut packets, full, passed_over) = self.receive_ports(true, now);
         // No served port delivered a full burst, so the worker has time for the skipped ports.
         let (more, full_too, _) = match passed_over > 0 && full == 0 {
@@ -154,21 +154,21 @@ impl Worker<'_> {
             false => (0, 0, 0),
         };
         packets += more;
-        self.turns.end_round();
+        self.schedule.end_round();
         (packets, (full + full_too).max(passed_over))
     }
 
-    /// Receives a burst from each port that may be served, or, if `whose_turn` is `false`, from each port that may not
+    /// Receives a burst from each port that may be served, or, if `is_eligible` is `false`, from each port that may not
     /// be served. Also returns the number of skipped ports.
-    fn receive_ports(&mut self, whose_turn: bool, now: Now) -> (usize, usize, usize) {
+    fn receive_ports(&mut self, is_eligible: bool, now: Now) -> (usize, usize, usize) {
         let (mut packets, mut full, mut passed_over) = (0, 0, 0);
         for place in 0..self.receives.len() {
-            if self.turns.may(place) != whose_turn {
+            if self.schedule.may(place) != is_eligible {
                 passed_over += 1;
                 continue;
             }
             let count = self.port_burst(place, now);
-            self.turns.charge(place, self.took, count == BURST_SIZE);
+            self.schedule.charge(place, self.took, count == BURST_SIZE);
             packets += count;
             full += usize::from(count == BURST_SIZE);
         }
@@ -182,7 +182,7 @@ impl Worker<'_> {
         }
         self.lift();
         let count = self.burst(port, now);
-        self.put_back();
+        self.restore_shard();
         self.came(Some(place), count);
         count
     }

@@ -40,7 +40,7 @@ impl Worker<'_> {
                 let reply = self.expect(shard);
                 self.requests.answer(reply);
             }
-            Request::Give { shard, to } => {
+            Request::StartRelease { shard, to } => {
                 let reply = self.give(shard, to);
                 self.requests.answer(reply);
             }
@@ -94,7 +94,7 @@ impl Worker<'_> {
             let place = self.receives.partition_point(|&other| other < port);
             self.receives.insert(place, port);
         }
-        self.turns.forget();
+        self.schedule.forget();
     }
 }
 
@@ -112,10 +112,10 @@ fn clear_neighbours(
     for index in 0..table.capacity() as u32 {
         let index = sluice_route::neighbour::NeighbourIndex(index);
         let Some(entry) = table.snapshot(index) else { continue };
-        let meant = interface.is_none_or(|wanted| wanted == entry.interface)
+        let selected = interface.is_none_or(|wanted| wanted == entry.interface)
             && address.is_none_or(|wanted| wanted == entry.address)
             && (permanent || entry.state != sluice_route::neighbour::State::Permanent);
-        if meant {
+        if selected {
             writer.remove(index, now.nanoseconds, &mut |action| put(actions, action));
             removed += 1;
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{Source, Worker};
 use crate::packet::hand_off::{EntryPoint, HandOffNote};
 use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, NoteWords, Parked, WorkerIndex};
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 use crate::packet::time::Now;
 use crate::session::shard::Shard;
 use crate::snapshot::shard_owners::ShardExchange;
@@ -29,7 +29,7 @@ const AT_ONCE: usize = 4;
 #[derive(Default)]
 pub(super) struct Moving<'m> {
     exchange: Option<Arc<ShardExchange<'m>>>,
-    giving: Option<Giving<'m>>,
+    releasing: Option<ShardRelease<'m>>,
     expected: Option<Expected<'m>>,
     /// Packets that are held for the expected shard: packets from rings, and packets from devices.
     held: [VecDeque<Held>; 2],
@@ -37,7 +37,7 @@ pub(super) struct Moving<'m> {
     rounds: Box<[u64]>,
 }
 
-struct Giving<'m> {
+struct ShardRelease<'m> {
     shard: u16,
     to: WorkerIndex,
     /// The shard, while packets from devices are processed. These packets belong to the other worker, so this worker
@@ -45,17 +45,17 @@ struct Giving<'m> {
     lifted: Option<Box<Shard<'m>>>,
     /// Number of packets that must still be received from each port, and from the rings, before all packets of the time
     /// before the change are processed. `None` until every worker has seen the change.
-    left: Option<(Vec<usize>, usize)>,
+    remaining: Option<(Vec<usize>, usize)>,
     /// The shard, after these packets were processed. Rings to other workers may still contain packets that the shard
     /// has produced.
     leaving: Option<Box<Shard<'m>>>,
     /// Whether the workers move the shard without the control thread.
-    by_itself: bool,
+    is_direct_move: bool,
     /// Number of remaining packets in this worker's own queue, counted down since the worker stopped receiving packets
     /// of the shard.
     queued: Option<usize>,
     /// Whether other workers have taken all packets that were handed to them.
-    is_taken: bool,
+    is_drained: bool,
 }
 
 struct Expected<'m> {
@@ -64,7 +64,7 @@ struct Expected<'m> {
     /// devices.
     come: Option<(Box<Shard<'m>>, usize)>,
     /// Whether the shard is borrowed or is being returned.
-    is_lent: bool,
+    is_borrowed: bool,
 }
 
 /// A packet that is held for an expected shard, or queued for a borrowed shard.
@@ -76,7 +76,7 @@ pub(super) struct Held {
 
 impl Moving<'_> {
     fn is_idle(&self) -> bool {
-        self.giving.is_none() && self.expected.is_none() && self.exchange.is_some()
+        self.releasing.is_none() && self.expected.is_none() && self.exchange.is_some()
     }
 
     /// Cancels the expected move.
@@ -95,9 +95,13 @@ impl Moving<'_> {
     }
 
     /// Records that packets of the worker's own queue were processed.
-    pub(super) fn have_gone_on(&mut self, count: usize) {
-        if let Some(Giving { queued: Some(left), .. }) = &mut self.giving {
-            *left = left.saturating_sub(count);
+    pub(super) fn record_processed(&mut self, count: usize) {
+        if let Some(ShardRelease {
+            queued: Some(remaining),
+            ..
+        }) = &mut self.releasing
+        {
+            *remaining = remaining.saturating_sub(count);
         }
     }
 }
@@ -129,15 +133,15 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Starts to hold packets of a shard. `is_lent` means that the workers move the shard without the control thread.
-    pub(super) fn expect_for(&mut self, shard: u16, is_lent: bool) -> bool {
+    /// Starts to hold packets of a shard. `is_borrowed` means that the workers move the shard without the control thread.
+    pub(super) fn expect_for(&mut self, shard: u16, is_borrowed: bool) -> bool {
         let has = self.parts.shards.get(usize::from(shard)).is_none_or(Option::is_some);
         let can = !has && self.moving.is_idle();
         if can {
             self.moving.expected = Some(Expected {
                 shard,
                 come: None,
-                is_lent,
+                is_borrowed,
             });
         }
         can
@@ -146,35 +150,35 @@ impl<'m> Worker<'m> {
     /// Starts to release a shard. From then on, this worker hands packets of the shard from devices to the other
     /// worker.
     pub(super) fn give(&mut self, shard: u16, to: WorkerIndex) -> Reply {
-        match self.give_for(shard, to, false) {
+        match self.start_release(shard, to, false) {
             true => Reply::Done,
             false => Reply::Refused,
         }
     }
 
     /// Starts to release a shard without the control thread. The shard moves when every worker has seen the change.
-    pub(super) fn give_by_itself(&mut self, shard: u16, to: WorkerIndex) -> bool {
-        let gives = self.give_for(shard, to, true);
-        if gives && let Some(assist) = &self.parts.start.assist {
+    pub(super) fn release_directly(&mut self, shard: u16, to: WorkerIndex) -> bool {
+        let is_releasing = self.start_release(shard, to, true);
+        if is_releasing && let Some(assist) = &self.parts.start.assist {
             assist.observe_rounds(&mut self.moving.rounds);
         }
-        gives
+        is_releasing
     }
 
-    fn give_for(&mut self, shard: u16, to: WorkerIndex, by_itself: bool) -> bool {
+    fn start_release(&mut self, shard: u16, to: WorkerIndex, is_direct_move: bool) -> bool {
         let has = self.parts.shards.get(usize::from(shard)).is_some_and(Option::is_some);
         if !has || to == self.parts.own || !self.moving.is_idle() {
             return false;
         }
-        self.moving.giving = Some(Giving {
+        self.moving.releasing = Some(ShardRelease {
             shard,
             to,
             lifted: None,
-            left: None,
+            remaining: None,
             leaving: None,
-            by_itself,
+            is_direct_move,
             queued: None,
-            is_taken: false,
+            is_drained: false,
         });
         self.parts.start.owners.set(shard, to);
         true
@@ -186,9 +190,9 @@ impl<'m> Worker<'m> {
     }
 
     /// Whether every other worker has completed its recorded round.
-    fn have_ended(&self) -> bool {
+    fn have_completed(&self) -> bool {
         let assist = self.parts.start.assist.as_ref();
-        assist.is_none_or(|assist| assist.have_ended(self.parts.own, &self.moving.rounds))
+        assist.is_none_or(|assist| assist.have_completed(self.parts.own, &self.moving.rounds))
     }
 
     /// Continues a release after every worker and device has seen the change: the shard moves when all earlier packets
@@ -196,9 +200,9 @@ impl<'m> Worker<'m> {
     pub(super) fn release(&mut self) -> Reply {
         let ports = self.receives.len();
         let rings = self.in_rings();
-        match &mut self.moving.giving {
-            Some(giving) => {
-                giving.left = Some((vec![IN_QUEUE; ports], rings));
+        match &mut self.moving.releasing {
+            Some(releasing) => {
+                releasing.remaining = Some((vec![IN_QUEUE; ports], rings));
                 Reply::Done
             }
             None if self.moving.expected.take().is_some() => Reply::Done,
@@ -207,10 +211,10 @@ impl<'m> Worker<'m> {
     }
 
     /// Completes a release after devices have stopped: the shard moves when the rings are empty.
-    pub(super) fn give_soon(&mut self) {
+    pub(super) fn complete_release(&mut self) {
         let rings = self.in_rings();
-        if let Some(giving) = &mut self.moving.giving {
-            giving.left.get_or_insert((Vec::new(), rings));
+        if let Some(releasing) = &mut self.moving.releasing {
+            releasing.remaining.get_or_insert((Vec::new(), rings));
         }
     }
 
@@ -220,7 +224,7 @@ impl<'m> Worker<'m> {
     }
 
     /// Number of packets in the rings now, if the exact number is known.
-    fn in_rings_now(&self) -> usize {
+    fn ring_packets(&self) -> usize {
         let waiting = self.io.waiting();
         self.moving
             .exchange
@@ -231,48 +235,53 @@ impl<'m> Worker<'m> {
     /// Whether a shard is moving.
     #[inline(always)]
     pub(super) fn is_moving(&self) -> bool {
-        self.moving.giving.is_some() || self.moving.expected.is_some()
+        self.moving.releasing.is_some() || self.moving.expected.is_some()
     }
 
     /// Removes the moving shard from this worker before a burst from a device is processed, because packets from
     /// devices belong to the other worker.
     pub(super) fn lift(&mut self) {
-        if let Some(giving) = &mut self.moving.giving
-            && let Some(place) = self.parts.shards.get_mut(usize::from(giving.shard))
+        if let Some(releasing) = &mut self.moving.releasing
+            && let Some(place) = self.parts.shards.get_mut(usize::from(releasing.shard))
         {
-            giving.lifted = place.take();
+            releasing.lifted = place.take();
         }
     }
 
     /// Restores the moving shard after a burst from a device was processed.
-    pub(super) fn put_back(&mut self) {
-        if let Some(giving) = &mut self.moving.giving
-            && let Some(place) = self.parts.shards.get_mut(usize::from(giving.shard))
-            && giving.lifted.is_some()
+    pub(super) fn restore_shard(&mut self) {
+        if let Some(releasing) = &mut self.moving.releasing
+            && let Some(place) = self.parts.shards.get_mut(usize::from(releasing.shard))
+            && releasing.lifted.is_some()
         {
-            *place = giving.lifted.take();
+            *place = releasing.lifted.take();
         }
     }
 
     /// Records packets that were received from the port with this position, or from the rings.
     pub(super) fn came(&mut self, port: Option<usize>, count: usize) {
-        let giving = self.moving.giving.as_mut().and_then(|giving| giving.left.as_mut());
-        match (giving, port) {
+        let releasing = self
+            .moving
+            .releasing
+            .as_mut()
+            .and_then(|releasing| releasing.remaining.as_mut());
+        match (releasing, port) {
             // A device may deliver fewer packets than its queue contains, but an empty burst means that the queue is empty.
             (Some((ports, _)), Some(place)) => {
-                if let Some(left) = ports.get_mut(place) {
-                    *left = if count == 0 { 0 } else { left.saturating_sub(count) };
+                if let Some(remaining) = ports.get_mut(place) {
+                    *remaining = if count == 0 { 0 } else { remaining.saturating_sub(count) };
                 }
             }
-            (Some((_, left)), None) => count_down(left, count),
+            (Some((_, remaining)), None) => count_down(remaining, count),
             (None, _) => {}
         }
         if let Some(Expected {
-            come: Some((_, left)), ..
+            come: Some((_, remaining)),
+            ..
         }) = &mut self.moving.expected
             && port.is_none()
         {
-            count_down(left, count);
+            count_down(remaining, count);
         }
     }
 
@@ -282,33 +291,33 @@ impl<'m> Worker<'m> {
         let Some(exchange) = self.moving.exchange.clone() else {
             return 0;
         };
-        if let Some(Giving {
-            by_itself: true,
-            left: None,
+        if let Some(ShardRelease {
+            is_direct_move: true,
+            remaining: None,
             ..
-        }) = self.moving.giving
-            && self.have_ended()
+        }) = self.moving.releasing
+            && self.have_completed()
         {
             // The devices were not steered, so packets of the shard still arrive at this worker, which hands them over.
-            let left = Some((Vec::new(), self.in_rings_now()));
-            if let Some(giving) = &mut self.moving.giving {
-                giving.left = left;
+            let remaining = Some((Vec::new(), self.ring_packets()));
+            if let Some(releasing) = &mut self.moving.releasing {
+                releasing.remaining = remaining;
             }
         }
-        if let Some(giving) = &self.moving.giving
-            && let Some((ports, 0)) = &giving.left
-            && ports.iter().take(self.receives.len()).all(|&left| left == 0)
-            && self.is_worked_off()
+        if let Some(releasing) = &self.moving.releasing
+            && let Some((ports, 0)) = &releasing.remaining
+            && ports.iter().take(self.receives.len()).all(|&remaining| remaining == 0)
+            && self.is_backlog_done()
         {
             self.leave(now);
         }
-        if let Some(Giving { leaving: Some(_), .. }) = self.moving.giving
-            && self.is_taken()
+        if let Some(ShardRelease { leaving: Some(_), .. }) = self.moving.releasing
+            && self.is_drained()
         {
             self.release_shard(&exchange);
         }
         let in_rings = match &self.moving.expected {
-            Some(Expected { is_lent: true, .. }) => self.in_rings_now(),
+            Some(Expected { is_borrowed: true, .. }) => self.ring_packets(),
             _ => exchange.in_rings(),
         };
         match &mut self.moving.expected {
@@ -318,50 +327,50 @@ impl<'m> Worker<'m> {
                     .map(|shard| (shard, in_rings));
                 0
             }
-            Some(Expected { come: Some((_, 0)), .. }) => self.take_in(now),
+            Some(Expected { come: Some((_, 0)), .. }) => self.process_held(now),
             _ => 0,
         }
     }
 
     /// Whether all packets of the shard that waited in this worker before the release are processed.
-    fn is_worked_off(&mut self) -> bool {
+    fn is_backlog_done(&mut self) -> bool {
         let queued = self.assisting.as_ref().map_or(0, |work| work.queue.len());
-        let giving = self.moving.giving.as_mut();
-        giving.is_none_or(|giving| *giving.queued.get_or_insert(queued) == 0)
+        let releasing = self.moving.releasing.as_mut();
+        releasing.is_none_or(|releasing| *releasing.queued.get_or_insert(queued) == 0)
     }
 
     /// Whether other workers have taken the packets that this worker handed to them. If the new worker may use other
     /// transmitting workers, the handed packets must also have been sent.
-    fn is_taken(&mut self) -> bool {
-        let Some(giving) = &mut self.moving.giving else {
+    fn is_drained(&mut self) -> bool {
+        let Some(releasing) = &mut self.moving.releasing else {
             return false;
         };
-        if !giving.is_taken {
-            giving.is_taken = self.io.has_arrived();
-            if !giving.is_taken || !giving.by_itself {
-                return giving.is_taken;
+        if !releasing.is_drained {
+            releasing.is_drained = self.io.has_arrived();
+            if !releasing.is_drained || !releasing.is_direct_move {
+                return releasing.is_drained;
             }
             if let Some(assist) = &self.parts.start.assist {
                 assist.observe_rounds(&mut self.moving.rounds);
             }
         }
-        self.have_ended()
+        self.have_completed()
     }
 
     /// Removes the shard from this worker. After this, the worker processes no packets of the shard.
     fn leave(&mut self, now: Now) {
-        if let Some(giving) = &self.moving.giving
-            && giving.leaving.is_none()
+        if let Some(releasing) = &self.moving.releasing
+            && releasing.leaving.is_none()
         {
-            let shard = giving.shard;
+            let shard = releasing.shard;
             self.give_up_applications(shard, now);
             self.free_held(usize::from(shard));
         }
-        if let Some(giving) = &mut self.moving.giving
-            && let Some(place) = self.parts.shards.get_mut(usize::from(giving.shard))
-            && giving.leaving.is_none()
+        if let Some(releasing) = &mut self.moving.releasing
+            && let Some(place) = self.parts.shards.get_mut(usize::from(releasing.shard))
+            && releasing.leaving.is_none()
         {
-            giving.leaving = place.take();
+            releasing.leaving = place.take();
             // Fragments that are parked in the shard are sent before the shard leaves.
             self.resume_all(now);
             self.io.mark();
@@ -369,29 +378,29 @@ impl<'m> Worker<'m> {
     }
 
     fn release_shard(&mut self, exchange: &ShardExchange<'m>) {
-        if let Some(Giving {
+        if let Some(ShardRelease {
             shard: number,
             to,
             leaving: Some(shard),
             ..
-        }) = self.moving.giving.take()
+        }) = self.moving.releasing.take()
         {
-            self.has_gone_back(number);
-            let [four, six] = shard.sessions();
+            self.shard_returned(number);
+            let [v4, v6] = shard.sessions();
             let counters = &self.parts.counters;
-            counters.sessions_moved.remove(four + six);
-            counters.sessions_v6.remove(six);
+            counters.sessions_moved.remove(v4 + v6);
+            counters.sessions_v6.remove(v6);
             exchange.put(shard, to);
         }
     }
 
     /// Processes held packets, a few bursts per round, while later packets of the shard are held behind them. The move
     /// is complete when the last held packet is processed.
-    fn take_in(&mut self, now: Now) -> usize {
+    fn process_held(&mut self, now: Now) -> usize {
         let Some(Expected {
             shard,
             come: Some((moved, _)),
-            is_lent,
+            is_borrowed,
         }) = self.moving.expected.take()
         else {
             return 0;
@@ -400,7 +409,7 @@ impl<'m> Worker<'m> {
         self.parts.shards[place] = Some(moved);
         if self.assisting.is_some() {
             self.take_over_shard(shard);
-            self.has_come(place, is_lent);
+            self.complete_arrival(place, is_borrowed);
             return 0;
         }
         let mut packets = 0;
@@ -415,29 +424,33 @@ impl<'m> Worker<'m> {
             }
         }
         if self.moving.held.iter().all(VecDeque::is_empty) {
-            self.has_come(place, is_lent);
+            self.complete_arrival(place, is_borrowed);
         } else if let Some(moved) = self.parts.shards[place].take() {
             let come = Some((moved, 0));
-            self.moving.expected = Some(Expected { shard, come, is_lent });
+            self.moving.expected = Some(Expected {
+                shard,
+                come,
+                is_borrowed,
+            });
         }
         packets
     }
 
-    fn has_come(&mut self, place: usize, is_lent: bool) {
-        if is_lent && let Some(assist) = &self.parts.start.assist {
+    fn complete_arrival(&mut self, place: usize, is_borrowed: bool) {
+        if is_borrowed && let Some(assist) = &self.parts.start.assist {
             assist.arrive();
         }
         if let Some(Some(shard)) = self.parts.shards.get(place) {
-            let [four, six] = shard.sessions();
+            let [v4, v6] = shard.sessions();
             let counters = &self.parts.counters;
-            counters.sessions_moved.add(four + six);
-            counters.sessions_v6.add(six);
+            counters.sessions_moved.add(v4 + v6);
+            counters.sessions_v6.add(v6);
             counters.shards_taken.add(1);
         }
     }
 
     /// Moves held packets back to the burst buffers, packets from rings first. Returns their number.
-    pub(super) fn unhold(&mut self) -> usize {
+    pub(super) fn resume_held(&mut self) -> usize {
         self.carried.clear();
         let [rings, devices] = &mut self.moving.held;
         while self.carried.len() < BURST_SIZE {
@@ -466,7 +479,7 @@ impl<'m> Worker<'m> {
             let held = &mut self.moving.held[usize::from(matches!(source, Source::Port(_)))];
             let parked = (expects && held.len() < MAX_HELD).then(|| self.io.park(slot)).flatten();
             let Some(parked) = parked else {
-                self.parts.lists.drop_packet(slot, Own::MovingFull);
+                self.parts.lists.drop_packet(slot, EngineReason::MovingFull);
                 continue;
             };
             held.push_back(Held {
@@ -482,10 +495,10 @@ impl<'m> Worker<'m> {
 }
 
 /// Subtracts packets from the remaining number in rings. A burst that is not full has emptied the rings.
-fn count_down(left: &mut usize, count: usize) {
-    *left = if count < BURST_SIZE {
+fn count_down(remaining: &mut usize, count: usize) {
+    *remaining = if count < BURST_SIZE {
         0
     } else {
-        left.saturating_sub(count)
+        remaining.saturating_sub(count)
     };
 }

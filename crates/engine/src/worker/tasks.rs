@@ -90,7 +90,7 @@ impl Worker<'_> {
                 Action::Request { index } => {
                     put(
                         tasks,
-                        Task::Ask {
+                        Task::Solicit {
                             neighbour: index,
                             probe: false,
                         },
@@ -100,7 +100,7 @@ impl Worker<'_> {
                 Action::Probe { index } => {
                     put(
                         tasks,
-                        Task::Ask {
+                        Task::Solicit {
                             neighbour: index,
                             probe: true,
                         },
@@ -130,7 +130,7 @@ fn execute(
 ) -> usize {
     let made = match task {
         Task::Cut(slot, hop) => return fragmentation::fragment(batch, lists, ctx, (slot, hop), next),
-        Task::Ask { neighbour, probe } if is_left => solicit_neighbour(batch, lists, ctx, neighbour, probe, next),
+        Task::Solicit { neighbour, probe } if is_left => solicit_neighbour(batch, lists, ctx, neighbour, probe, next),
         Task::Advertise(interface) if is_left => advertise(batch, lists, ctx, interface, next),
         Task::Announce { interface, place } if is_left => announce(batch, lists, ctx, (interface, place), next),
         Task::Probe if is_left => probe(batch, lists, ctx, next),
@@ -142,7 +142,7 @@ fn execute(
         // Each announcement is sent twice, so one announcement may be lost.
         Task::Announce { .. } => false,
         // The request is repeated later, and the advertisement is sent again at the next interval.
-        Task::Ask { .. } | Task::Advertise(_) => false,
+        Task::Solicit { .. } | Task::Advertise(_) => false,
     };
     usize::from(made)
 }
@@ -160,7 +160,7 @@ fn send(
     }
     let slot = place as BufferIndex;
     let meta = &mut batch.meta[place % BURST_BUFFERS];
-    (meta.interface, meta.egress, meta.origin) = (number, number, Origin::Own);
+    (meta.interface, meta.egress, meta.origin) = (number, number, Origin::Gateway);
     let Some(counters) = ctx.counters.interfaces.get(number as usize) else {
         return false;
     };
@@ -260,7 +260,7 @@ fn probe(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_,
     let Some(interface) = snapshot.interface(probe.interface).filter(|one| one.port != NO_PORT) else {
         return false;
     };
-    let Some(destination) = ctx.forwarding.neighbours.mac_to_send(gateway) else {
+    let Some(destination) = ctx.forwarding.neighbours.mac_for_sending(gateway) else {
         return false;
     };
     let link = Link {
@@ -268,12 +268,12 @@ fn probe(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_,
         destination,
     };
     let packet = &mut batch.packets[place];
-    let source = interface.link.source_towards(probe.gateway);
+    let source = interface.link.source_for(probe.gateway);
     let made = match (probe.target, source) {
         (Address::V4(target), Some(Address::V4(source))) => probe.echo.emit4(packet, link, source, target),
         (Address::V6(target), _) => {
             // The source must suit the target. A source selected for a link-local gateway would be link-local.
-            let source = interface.link.source_towards(probe.target);
+            let source = interface.link.source_for(probe.target);
             matches!(source, Some(Address::V6(source)) if probe.echo.emit6(packet, link, source, target))
         }
         _ => false,

@@ -46,7 +46,7 @@ pub struct PacketTrace {
 #[derive(Debug)]
 pub struct Tracer {
     filter: Filter,
-    adjacencies: Vec<PacketTrace>,
+    traces: Vec<PacketTrace>,
     live: ArrayVec<(BufferIndex, usize), BURST_BUFFERS>,
 }
 
@@ -54,7 +54,7 @@ pub struct Tracer {
 fn name_of(location: Location) -> &'static str {
     match location {
         Location::Node(node) => node.node().name,
-        Location::Left(leave) => leave.name(),
+        Location::Exited(leave) => leave.name(),
         Location::Dropped(reason) => reason.name(),
     }
 }
@@ -65,19 +65,19 @@ impl Tracer {
     pub fn new(filter: Filter, count: usize) -> Self {
         Self {
             filter,
-            adjacencies: Vec::with_capacity(count),
+            traces: Vec::with_capacity(count),
             live: ArrayVec::new(),
         }
     }
 
     /// The traced packets.
     pub fn traces(&self) -> &[PacketTrace] {
-        &self.adjacencies
+        &self.traces
     }
 
     /// Whether the requested number of packets has been traced.
     pub fn is_full(&self) -> bool {
-        self.adjacencies.len() == self.adjacencies.capacity()
+        self.traces.len() == self.traces.capacity()
     }
 
     /// Selects matching packets of a burst that was just parsed.
@@ -98,7 +98,7 @@ impl Tracer {
             bytes.extend(packet.bytes().iter().copied().take(BYTES));
             let length = packet.len() as u16;
             let steps = ArrayVec::new();
-            self.adjacencies.push(PacketTrace {
+            self.traces.push(PacketTrace {
                 nanoseconds: now.nanoseconds,
                 interface: meta.interface,
                 bytes,
@@ -106,33 +106,33 @@ impl Tracer {
                 steps,
                 egress: None,
             });
-            let _ = self.live.try_push((slot as BufferIndex, self.adjacencies.len() - 1));
+            let _ = self.live.try_push((slot as BufferIndex, self.traces.len() - 1));
         }
         self.after(node, lists);
     }
 
     /// Records the next location of the traced packets after a node has run.
     pub(crate) fn after(&mut self, node: &'static str, lists: &Lists) {
-        for &(slot, way) in &self.live {
+        for &(slot, trace) in &self.live {
             let Some(exit) = lists.location(slot).map(name_of) else {
                 continue;
             };
-            let Some(way) = self.adjacencies.get_mut(way) else {
+            let Some(trace) = self.traces.get_mut(trace) else {
                 continue;
             };
-            if way.steps.last().is_none_or(|last| last.exit != exit) {
-                let _ = way.steps.try_push(TraceStep { node, exit });
+            if trace.steps.last().is_none_or(|last| last.exit != exit) {
+                let _ = trace.steps.try_push(TraceStep { node, exit });
             }
         }
     }
 
     /// Records the egress interfaces of the traced packets after all nodes have run.
     pub(crate) fn end(&mut self, batch: &Batch<'_, '_>, lists: &Lists) {
-        for &(slot, way) in &self.live {
-            if let Some(way) = self.adjacencies.get_mut(way)
+        for &(slot, trace) in &self.live {
+            if let Some(trace) = self.traces.get_mut(trace)
                 && lists.location(slot) == Some(Location::Node(NodeIndex::transmit))
             {
-                way.egress = Some(batch.meta(slot).egress);
+                trace.egress = Some(batch.meta(slot).egress);
             }
         }
     }

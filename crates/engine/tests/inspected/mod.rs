@@ -191,10 +191,10 @@ pub fn ledger(rig: &mut Rig) -> Ledger {
 }
 
 /// Number of packets that bypassed inspection for a cause.
-pub fn bypassed(rig: &Rig, why: Skipped) -> u64 {
+pub fn bypassed(rig: &Rig, reason: Skipped) -> u64 {
     let counters = rig.plane.counters().iter();
     counters
-        .map(|worker| worker.inspection.bypassed[why as usize].get())
+        .map(|worker| worker.inspection.bypassed[reason as usize].get())
         .sum()
 }
 

@@ -351,7 +351,7 @@ impl Rig {
         };
         let steering = Steering::seeded(plan.shards, &wanted, 3).unwrap();
         let start = StartParameters {
-            owners: ShardOwners::dealt(steering.shards(), &in_charge).into(),
+            owners: ShardOwners::distribute(steering.shards(), &in_charge).into(),
             stages: stages.clone(),
             assist: plan.assist.map(|settings| Assist::new(plan.workers, settings).into()),
             steering,
@@ -380,7 +380,7 @@ impl Rig {
         for (own, mut io) in MemoryIo::workers(plan.workers, 2).into_iter().enumerate() {
             io.limit_ring(plan.ring);
             wires.push(io.wires());
-            let receives = if stages.does(own as u16, Part::Receive) {
+            let receives = if stages.has_part(own as u16, Part::Receive) {
                 vec![0, 1]
             } else {
                 Vec::new()

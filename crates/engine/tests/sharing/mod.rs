@@ -148,7 +148,7 @@ impl Gateway {
         )
         .unwrap();
         let start = StartParameters {
-            owners: ShardOwners::dealt(steering.shards(), &[0]).into(),
+            owners: ShardOwners::distribute(steering.shards(), &[0]).into(),
             stages: Default::default(),
             assist: None,
             steering,

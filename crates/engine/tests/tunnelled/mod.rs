@@ -24,8 +24,8 @@ thread_local! {
 }
 
 /// A tunnel between the default endpoints of the tests.
-pub fn tunnel(kind: TunnelKind, id: Option<u32>, six: bool) -> Tunnel {
-    let (local, remote) = match six {
+pub fn tunnel(kind: TunnelKind, id: Option<u32>, v6: bool) -> Tunnel {
+    let (local, remote) = match v6 {
         false => ("203.0.113.1", "198.51.100.9"),
         true => ("2001:db8:2::1", "2001:db8:9::9"),
     };
@@ -49,7 +49,7 @@ pub fn all() -> Vec<Tunnel> {
     ];
     let both = types
         .iter()
-        .flat_map(|&(kind, id)| [false, true].map(|six| tunnel(kind, id, six)));
+        .flat_map(|&(kind, id)| [false, true].map(|v6| tunnel(kind, id, v6)));
     both.collect()
 }
 
@@ -135,18 +135,18 @@ pub fn inside(tunnel: &Tunnel, frame: &Frame) -> Vec<u8> {
     } else {
         &bytes[14..]
     };
-    let six = matches!(frame.network, Network::V6(..));
-    [shim(tunnel, six), carried.to_vec()].concat()
+    let v6 = matches!(frame.network, Network::V6(..));
+    [shim(tunnel, v6), carried.to_vec()].concat()
 }
 
 /// The outer packet in which the remote endpoint sends a frame.
 pub fn arriving(tunnel: &Tunnel, frame: &Frame) -> Frame {
-    let six = matches!(frame.network, Network::V6(..));
+    let v6 = matches!(frame.network, Network::V6(..));
     let frame = frame.clone().macs(FAR_MAC, MAC);
     outer(
         tunnel,
         [tunnel.remote, tunnel.local],
-        six,
+        v6,
         50_000,
         &inside(tunnel, &frame),
     )

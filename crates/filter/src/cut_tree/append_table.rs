@@ -16,11 +16,11 @@ pub struct AppendTable<T> {
 }
 
 impl<T> AppendTable<T> {
-    /// Creates a table for at most `room` values.
-    pub fn new(room: usize) -> Self {
-        let slots = (room * 2).next_power_of_two();
+    /// Creates a table for at most `capacity` values.
+    pub fn new(capacity: usize) -> Self {
+        let slots = (capacity * 2).next_power_of_two();
         Self {
-            values: Arena::new(Vec::new(), 0, room),
+            values: Arena::new(Vec::new(), 0, capacity),
             slots: (0..slots).map(|_| AtomicU32::new(0)).collect(),
         }
     }

@@ -31,7 +31,7 @@ const MIN_SPARE_FURTHER: usize = 1_024;
 /// Builder of a tree, with the nodes and leaves that have been built.
 pub struct Builder<A: Address> {
     /// Number of existing nodes and of existing leaves.
-    pub there: [usize; 2],
+    pub existing: [usize; 2],
     pub nodes: Vec<Node>,
     pub leaves: Vec<Leaf<A>>,
     /// Rules that are omitted from leaves, because an earlier rule covers them.
@@ -43,14 +43,14 @@ pub struct Builder<A: Address> {
 pub fn build<A: Address>(rules: impl Iterator<Item = (RuleNumber, Rule<A>)>) -> CutTree<A> {
     let (mut entries, mut further) = (Vec::new(), Vec::new());
     for (number, rule) in rules {
-        let asks = has_further_conditions(&rule);
-        if asks {
+        let has_further = has_further_conditions(&rule);
+        if has_further {
             further.push((number, rule.clone()));
         }
         entries.push(Entry {
             number,
             rule,
-            further: asks,
+            further: has_further,
         });
     }
     let mut kinds: [Vec<&Entry<A>>; KINDS] = Default::default();
@@ -78,11 +78,11 @@ pub fn build<A: Address>(rules: impl Iterator<Item = (RuleNumber, Rule<A>)>) -> 
     {
         builder.spare = entries.len() * COPY_SHARE.0 / COPY_SHARE.1;
         let first = members.first().map_or(RuleNumber::MAX, |entry| entry.number);
-        let asked = members.iter().map(|entry| &entry.rule);
+        let queried = members.iter().map(|entry| &entry.rule);
         groups.push(Group {
             reach: match kind {
-                0 => Some(Reach::of(0, asked.map(|rule| rule.source))),
-                1 => Some(Reach::of(A::WORDS, asked.map(|rule| rule.destination))),
+                0 => Some(Reach::of(0, queried.map(|rule| rule.source))),
+                1 => Some(Reach::of(A::WORDS, queried.map(|rule| rule.destination))),
                 _ => None,
             },
             root: Box::new(builder.root(&members, Region::whole())),
@@ -92,7 +92,7 @@ pub fn build<A: Address>(rules: impl Iterator<Item = (RuleNumber, Rule<A>)>) -> 
     }
     // The groups with the lowest rule numbers are searched first, because a match in them often makes the other searches unnecessary.
     groups.sort_by_key(|group| group.first.load(Ordering::Relaxed));
-    let room = |there: usize| there / SPARE_NODES_SHARE + MIN_SPARE;
+    let capacity = |existing: usize| existing / SPARE_NODES_SHARE + MIN_SPARE;
     CutTree {
         vectors: Vectors::detect(),
         groups,
@@ -100,14 +100,14 @@ pub fn build<A: Address>(rules: impl Iterator<Item = (RuleNumber, Rule<A>)>) -> 
         further,
         added: AppendTable::new(builder.leaves.len() / 8 + MIN_SPARE),
         hidden: CoveredIndex::new(builder.hidden).into(),
-        nodes: with_capacity(builder.nodes, room),
-        leaves: with_capacity(builder.leaves, room),
+        nodes: with_capacity(builder.nodes, capacity),
+        leaves: with_capacity(builder.leaves, capacity),
     }
 }
 
-fn with_capacity<T>(values: Vec<T>, room: impl Fn(usize) -> usize) -> Arena<T> {
-    let (room, elsewhere) = (room(values.len()), values.len() + MIN_SPARE_FURTHER);
-    Arena::new(values, room, elsewhere)
+fn with_capacity<T>(values: Vec<T>, capacity: impl Fn(usize) -> usize) -> Arena<T> {
+    let (capacity, additional) = (capacity(values.len()), values.len() + MIN_SPARE_FURTHER);
+    Arena::new(values, capacity, additional)
 }
 
 /// Kind of a rule: narrow source range, narrow destination range, or neither range narrow.
@@ -126,9 +126,9 @@ fn is_narrow<A: Address>(range: &Range<A>) -> bool {
 
 impl<A: Address> Builder<A> {
     /// Creates a builder. The numbers of new nodes and leaves follow the numbers of the existing nodes and leaves.
-    pub fn new(there: [usize; 2]) -> Self {
+    pub fn new(existing: [usize; 2]) -> Self {
         Self {
-            there,
+            existing,
             nodes: Vec::new(),
             leaves: Vec::new(),
             hidden: Vec::new(),
@@ -144,7 +144,7 @@ impl<A: Address> Builder<A> {
             None => entries,
         };
         if entries.is_empty() {
-            return Child::NOTHING;
+            return Child::EMPTY;
         }
         if entries.len() <= LEAF_RULES || depth >= MAX_DEPTH {
             return self.leaves(entries, 0);
@@ -170,7 +170,7 @@ impl<A: Address> Builder<A> {
 
     /// Builds a chain of leaves. The last leaf of the chain refers to the leaf `then`.
     pub fn leaves(&mut self, entries: &[&Entry<A>], then: u32) -> Child {
-        let first = self.there[1] + self.leaves.len();
+        let first = self.existing[1] + self.leaves.len();
         let count = entries.len().div_ceil(LEAF_RULES);
         for (number, entries) in (1..).zip(entries.chunks(LEAF_RULES)) {
             let next = if number < count { (first + number) as u32 } else { then };
@@ -199,16 +199,16 @@ impl<A: Address> Builder<A> {
         for (piece, child) in children.into_iter().enumerate() {
             self.nodes[number].set_child(piece, child);
         }
-        Some(Child::node(self.there[0] + number, part.word(dimension).0))
+        Some(Child::node(self.existing[0] + number, part.word(dimension).0))
     }
 
     /// The best dimension to cut, and its division into as many pieces as the allowed number of copies permits.
-    fn division(&self, entries: &[&Entry<A>], part: &Region<A>, most: usize) -> Option<(usize, Division)> {
-        let asked = part.asked(entries);
-        let most = entries.len().div_ceil(LEAF_FILL).min(most);
-        let mut pieces = core::iter::successors(Some(most), |pieces| Some(pieces / 2)).take_while(|pieces| *pieces > 1);
+    fn division(&self, entries: &[&Entry<A>], part: &Region<A>, max: usize) -> Option<(usize, Division)> {
+        let queried = part.queried(entries);
+        let max = entries.len().div_ceil(LEAF_FILL).min(max);
+        let mut pieces = core::iter::successors(Some(max), |pieces| Some(pieces / 2)).take_while(|pieces| *pieces > 1);
         pieces.find_map(|pieces| {
-            let divisions = asked.iter().map(|asked| Division::of(asked, pieces));
+            let divisions = queried.iter().map(|queried| Division::of(queried, pieces));
             let affordable = |division: &Division| division.copied.is_some_and(|copied| copied <= self.spare);
             let divisions = divisions.enumerate().filter(|(_, division)| affordable(division));
             divisions.min_by_key(|(_, division)| division.cost)
@@ -231,13 +231,13 @@ impl<A: Address> Builder<A> {
             .map(|entry| part.of_rule(dimension, &entry.rule))
             .collect();
         let pieces = division.pieces(entries, &ranges);
-        let wants = |members: &[&Entry<A>]| members.len().saturating_sub(LEAF_RULES);
-        let mut all: usize = pieces.iter().map(|(_, members)| wants(members)).sum();
+        let demand = |members: &[&Entry<A>]| members.len().saturating_sub(LEAF_RULES);
+        let mut all: usize = pieces.iter().map(|(_, members)| demand(members)).sum();
         let mut children = Vec::with_capacity(pieces.len());
         for (within, members) in pieces {
-            let wanted = wants(&members);
-            self.spare = if wanted == 0 { 0 } else { spare * wanted / all };
-            (spare, all) = (spare - self.spare, all - wanted);
+            let demanded = demand(&members);
+            self.spare = if demanded == 0 { 0 } else { spare * demanded / all };
+            (spare, all) = (spare - self.spare, all - demanded);
             children.push(self.child(&members, part.narrowed(dimension, within), depth + 1));
             spare += self.spare;
         }
@@ -259,17 +259,17 @@ struct Division {
 
 impl Division {
     /// Divides a word so that every piece contains a similar number of range ends.
-    fn of(asked: &WordRanges, pieces: usize) -> Self {
-        let (edges, within) = (&asked.edges, asked.within);
+    fn of(queried: &WordRanges, pieces: usize) -> Self {
+        let (edges, within) = (&queried.edges, queried.within);
         let mut cuts: Vec<u32> = (1..pieces)
             .filter_map(|piece| edges.get(edges.len() * piece / pieces).copied())
             .collect();
         cuts.dedup();
         let mut sizes = vec![0usize; cuts.len() + 1];
-        for range in &asked.of_rules {
+        for range in &queried.of_rules {
             reached(&cuts, range).for_each(|piece| sizes[piece] += 1);
         }
-        let count = asked.of_rules.len();
+        let count = queried.of_rules.len();
         let divides = sizes.iter().all(|size| *size < count);
         let cost = sizes.iter().map(|size| (size * size) as u128).sum();
         Self {
@@ -284,9 +284,9 @@ impl Division {
     fn pieces<'e, A>(&self, entries: &[&'e Entry<A>], ranges: &[Range<u32>]) -> Vec<(Range<u32>, Vec<&'e Entry<A>>)> {
         let Range { first, last } = self.within;
         let firsts = [first].into_iter().chain(self.cuts.iter().copied());
-        let lasts = self.cuts.iter().map(|cut| cut - 1).chain([last]);
+        let last_values = self.cuts.iter().map(|cut| cut - 1).chain([last]);
         let mut pieces: Vec<_> = firsts
-            .zip(lasts)
+            .zip(last_values)
             .map(|(first, last)| (Range { first, last }, Vec::new()))
             .collect();
         for (&entry, range) in entries.iter().zip(ranges) {

@@ -66,7 +66,7 @@ impl<A: Address> CutTree<A> {
             .try_for_each(|rule| self.put(number, rule, rule, Some(&mut hidden)))
     }
 
-    /// Removes a rule. `boxes` must be all of its hyperrectangles. Given the number of another rule, `rules` returns
+    /// Removes a rule. `hyperrectangles` must be all of its hyperrectangles. Given the number of another rule, `rules` returns
     /// the hyperrectangles of that rule.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ impl<A: Address> CutTree<A> {
     pub fn remove<'r>(
         &self,
         number: RuleNumber,
-        boxes: &[Rule<A>],
+        hyperrectangles: &[Rule<A>],
         rules: impl Fn(RuleNumber) -> &'r [Rule<A>],
     ) -> Result<(), CapacityError> {
         let mut hidden = self.hidden();
@@ -90,7 +90,7 @@ impl<A: Address> CutTree<A> {
             }
         }
         hidden.forget(number);
-        for rule in boxes {
+        for rule in hyperrectangles {
             let (group, leads) = self.reach(rule, rule);
             for leads in leads {
                 for leaf in self.chain(self.child_of(group, &leads)) {
@@ -151,7 +151,7 @@ impl<A: Address> CutTree<A> {
 
     fn child_of(&self, group: &Group, leads: &LeafParents<A>) -> Child {
         let first = self.leading(group, &leads.from).first();
-        first.map_or(Child::NOTHING, |child| Child(child.load(Ordering::Relaxed)))
+        first.map_or(Child::EMPTY, |child| Child(child.load(Ordering::Relaxed)))
     }
 
     fn leading<'b>(&'b self, group: &'b Group, Parent { node, pieces }: &Parent) -> &'b [AtomicU32] {
@@ -180,14 +180,14 @@ impl<A: Address> CutTree<A> {
         group.add(number, rule);
         for leads in &leads {
             let chain: Vec<&Leaf<A>> = self.chain(self.child_of(group, leads)).collect();
-            let begins = |leaf: &&Leaf<A>| leaf.entries().next().is_some_and(|first| first.number <= number);
-            let at = chain.iter().rposition(begins).unwrap_or_default();
+            let starts = |leaf: &&Leaf<A>| leaf.entries().next().is_some_and(|first| first.number <= number);
+            let at = chain.iter().rposition(starts).unwrap_or_default();
             let Some(&leaf) = chain.get(at) else {
                 return Err(CapacityError);
             };
-            let there: Vec<_> = leaf.entries().collect();
-            let place = there.partition_point(|other| other.number <= number);
-            let mut entries: Vec<&Entry<A>> = there.iter().collect();
+            let existing: Vec<_> = leaf.entries().collect();
+            let place = existing.partition_point(|other| other.number <= number);
+            let mut entries: Vec<&Entry<A>> = existing.iter().collect();
             entries.insert(place, &entry);
             let divides = hidden.is_some() && chain.len() == 1 && entries.len() > LEAF_RULES;
             let tree = if divides { self.divided(&entries, leads) } else { None };
@@ -235,9 +235,9 @@ fn parts<A: Address>(
 ) -> impl Iterator<Item = (Places<usize>, Region<A>)> {
     let dimension = Region::<A>::dimension(word);
     let (_, within) = part.word(dimension);
-    let asked = part.of_rule(dimension, rule);
-    let first = cuts.partition_point(|cut| *cut <= asked.first);
-    let last = cuts.partition_point(|cut| *cut <= asked.last);
+    let queried = part.of_rule(dimension, rule);
+    let first = cuts.partition_point(|cut| *cut <= queried.first);
+    let last = cuts.partition_point(|cut| *cut <= queried.last);
     (first..=last).map(move |piece| {
         let range = Range {
             first: piece.checked_sub(1).map_or(within.first, |before| cuts[before]),

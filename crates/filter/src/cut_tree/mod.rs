@@ -56,7 +56,7 @@ struct Child(u32);
 
 impl Child {
     /// A leaf without rules.
-    const NOTHING: Self = Self(Self::LEAF);
+    const EMPTY: Self = Self(Self::LEAF);
     const LEAF: u32 = 1 << 31;
     /// Position of a bit field in a reference. The bit field is the index of the header word that the node cuts.
     const WORD: u32 = 27;
@@ -107,7 +107,7 @@ impl Node {
         values[..cuts.len()].copy_from_slice(cuts);
         Self {
             values,
-            children: [const { AtomicU32::new(Child::NOTHING.0) }; MAX_PIECES],
+            children: [const { AtomicU32::new(Child::EMPTY.0) }; MAX_PIECES],
         }
     }
 
@@ -242,9 +242,12 @@ impl<A: Address> CutTree<A> {
 
     fn holds(&self, rule: RuleNumber, header: &Header<A>) -> bool {
         let from = self.further.partition_point(|(number, _)| *number < rule);
-        let boxes = self.further[from..].iter().take_while(|(number, _)| *number == rule);
-        let added = self.added.get(rule).map_or(&[][..], |(_, boxes)| boxes);
-        boxes
+        let hyperrectangles = self.further[from..].iter().take_while(|(number, _)| *number == rule);
+        let added = self
+            .added
+            .get(rule)
+            .map_or(&[][..], |(_, hyperrectangles)| hyperrectangles);
+        hyperrectangles
             .map(|(_, rule)| rule)
             .chain(added)
             .any(|rule| rule.matches(header))

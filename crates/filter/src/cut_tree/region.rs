@@ -99,7 +99,7 @@ impl<A: Address> Region<A> {
     }
 
     /// Ranges that rules match in each dimension.
-    pub fn asked(&self, entries: &[&Entry<A>]) -> [WordRanges; 2 + FIELDS.len()] {
+    pub fn queried(&self, entries: &[&Entry<A>]) -> [WordRanges; 2 + FIELDS.len()] {
         core::array::from_fn(|dimension| {
             let (_, within) = self.word(dimension);
             let ranges = entries.iter().map(|entry| self.of_rule(dimension, &entry.rule));

@@ -15,7 +15,7 @@ pub const ROOT_PIECES: usize = MAX_PIECES * MAX_PIECES;
 #[repr(C, align(64))]
 pub struct Root {
     /// Last value of each row.
-    lasts: [u32; MAX_PIECES],
+    last_values: [u32; MAX_PIECES],
     rows: [[u32; MAX_PIECES]; MAX_PIECES],
     children: [AtomicU32; ROOT_PIECES],
     /// Index of the header word that is cut.
@@ -25,15 +25,15 @@ pub struct Root {
 impl Root {
     /// Creates a root of a word with its cuts and a child for each piece.
     pub fn new(word: usize, cuts: &[u32], children: &[Child]) -> Self {
-        let last = children.last().copied().unwrap_or(Child::NOTHING);
+        let last = children.last().copied().unwrap_or(Child::EMPTY);
         let mut root = Self {
-            lasts: [u32::MAX; MAX_PIECES],
+            last_values: [u32::MAX; MAX_PIECES],
             rows: [[u32::MAX; MAX_PIECES]; MAX_PIECES],
             children: core::array::from_fn(|piece| AtomicU32::new(children.get(piece).unwrap_or(&last).0)),
             word,
         };
         root.rows.as_flattened_mut()[..cuts.len()].copy_from_slice(cuts);
-        root.lasts = root.rows.map(|row| row[MAX_PIECES - 1]);
+        root.last_values = root.rows.map(|row| row[MAX_PIECES - 1]);
         root
     }
 
@@ -51,7 +51,7 @@ impl Root {
     #[inline(always)]
     pub fn child<L: Lanes>(&self, value: u32, lanes: L) -> Child {
         // The largest value selects a row after the unused entries, so the index is masked.
-        let row = (lanes.not_below(&self.lasts, value) & 0x7fff).count_ones() as usize % MAX_PIECES;
+        let row = (lanes.not_below(&self.last_values, value) & 0x7fff).count_ones() as usize % MAX_PIECES;
         let within = (lanes.not_below(&self.rows[row], value) & 0x7fff).count_ones() as usize;
         Child(self.children[(row * MAX_PIECES + within) % ROOT_PIECES].load(Ordering::Relaxed))
     }

@@ -12,7 +12,7 @@ use super::{BATCH, Child, CutTree, Group, Node};
 use crate::{Address, Header, RuleNumber};
 
 /// Maximum size of all leaves in bytes for which leaves are not prefetched, because a core's caches hold them.
-const NEAR: usize = 2 << 20;
+const MAX_CACHED_LEAF_BYTES: usize = 2 << 20;
 
 /// Search for a batch of headers. The search finds the first matching rule of each header that has an entry in `found`.
 pub struct BatchSearch<'a, A: Address> {
@@ -29,8 +29,8 @@ type Bits = u64;
 #[inline(always)]
 fn kept(mut lanes: Bits, mut keep: impl FnMut(usize) -> bool) -> Bits {
     let mut kept = 0;
-    while let Some(left) = NonZero::new(lanes) {
-        let lane = left.trailing_zeros();
+    while let Some(remaining) = NonZero::new(lanes) {
+        let lane = remaining.trailing_zeros();
         kept |= Bits::from(keep(lane as usize)) << lane;
         lanes &= lanes - 1;
     }
@@ -47,7 +47,7 @@ impl<A: Address> Work for BatchSearch<'_, A> {
         let Self { best, headers, found } = self;
         let count = found.len().min(BATCH);
         let mut first = [RuleNumber::MAX; BATCH];
-        let mut at = [Child::NOTHING; BATCH];
+        let mut at = [Child::EMPTY; BATCH];
         // The headers are prefetched first, because more prefetches than loads can be in flight at a time.
         for lane in 0..count {
             prefetch_all_far_at(headers, lane);
@@ -55,35 +55,35 @@ impl<A: Address> Work for BatchSearch<'_, A> {
         let trees = best.trees();
         let all = Bits::MAX.checked_shr((BATCH - count) as u32).unwrap_or(0);
         for group in &best.groups {
-            let (mut later, begins) = (0, group.first.load(Ordering::Relaxed));
+            let (mut later, starts) = (0, group.first.load(Ordering::Relaxed));
             for (number, first) in first.as_chunks().0.iter().enumerate() {
-                later |= Bits::from(!lanes.not_below(first, begins)) << (LEAF_RULES * number);
+                later |= Bits::from(!lanes.not_below(first, starts)) << (LEAF_RULES * number);
             }
-            let asked = match &group.reach {
+            let queried = match &group.reach {
                 Some(reach) => kept(all & later, |lane| reach.has(&headers[lane])),
                 None => all & later,
             };
-            trees.descend(group, asked, headers, &mut at, lanes);
-            if best.built * size_of::<Leaf<A>>() > NEAR {
-                kept(asked, |lane| {
+            trees.descend(group, queried, headers, &mut at, lanes);
+            if best.built * size_of::<Leaf<A>>() > MAX_CACHED_LEAF_BYTES {
+                kept(queried, |lane| {
                     trees.leaves.prefetch_all_far(at[lane].leaf_number());
                     true
                 });
             }
-            let mut asked = asked;
-            while asked != 0 {
-                asked = kept(asked, |lane| {
+            let mut queried = queried;
+            while queried != 0 {
+                queried = kept(queried, |lane| {
                     let Some(leaf) = trees.leaves.get(at[lane].leaf_number()) else {
                         return false;
                     };
                     let rule = best.first_of_leaf(leaf, &headers[lane], lanes);
                     first[lane] = first[lane].min(rule);
                     let next = leaf.next();
-                    let goes_on = (next != 0) & (rule == RuleNumber::MAX);
-                    if goes_on {
+                    let continues = (next != 0) & (rule == RuleNumber::MAX);
+                    if continues {
                         at[lane] = Child::leaf(next as usize);
                     }
-                    goes_on
+                    continues
                 });
             }
         }
@@ -115,19 +115,19 @@ impl<A: Address> Trees<'_, A> {
     fn descend<L: Lanes>(
         &self,
         group: &Group,
-        asked: Bits,
+        queried: Bits,
         headers: &[Header<A>; BATCH],
         at: &mut [Child; BATCH],
         lanes: L,
     ) {
         let root = &*group.root;
         let word = root.word % 16;
-        let mut going = kept(asked, |lane| {
+        let mut active = kept(queried, |lane| {
             at[lane] = root.child(headers[lane].words[word], lanes);
             at[lane].is_node()
         });
-        while going != 0 {
-            going = kept(going, |lane| {
+        while active != 0 {
+            active = kept(active, |lane| {
                 at[lane] = self.below(at[lane], &headers[lane], lanes);
                 at[lane].is_node()
             });
@@ -140,7 +140,7 @@ impl<A: Address> Trees<'_, A> {
         // `map_or` is not used, because its closure would be compiled without the instruction set of `lanes`.
         match self.nodes.get(node.node_number()) {
             Some(below) => below.child(header.words[node.word()], lanes),
-            None => Child::NOTHING,
+            None => Child::EMPTY,
         }
     }
 }
@@ -187,7 +187,7 @@ impl<A: Address> Work for SingleSearch<'_, A> {
                 let rule = best.first_of_leaf(leaf, header, lanes);
                 first = first.min(rule);
                 at = Child::leaf(leaf.next() as usize);
-                if at == Child::NOTHING || rule != RuleNumber::MAX {
+                if at == Child::EMPTY || rule != RuleNumber::MAX {
                     break;
                 }
             }

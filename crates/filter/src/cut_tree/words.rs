@@ -19,7 +19,7 @@ pub trait WordAddress: Sized + Copy + Send + Sync + Debug {
     /// Index of the word with the first field.
     const FIELDS: usize = 2 * Self::WORDS;
     /// Number of fields that fit into the words.
-    const FIT: usize;
+    const MAX_FIELDS: usize;
     /// Storage of the fields that do not fit into the words.
     type More: Copy + Default + Debug + Eq + Hash + Send + Sync + AsRef<[u32]> + AsMut<[u32]>;
     /// Storage of 16 ranges.
@@ -49,7 +49,7 @@ pub struct Spans {
 
 impl WordAddress for u32 {
     const WORDS: usize = 1;
-    const FIT: usize = 14;
+    const MAX_FIELDS: usize = 14;
     type More = [u32; 0];
     type Column = Spans;
 
@@ -95,7 +95,7 @@ pub struct RangeEnds {
 
 impl WordAddress for u128 {
     const WORDS: usize = 4;
-    const FIT: usize = 8;
+    const MAX_FIELDS: usize = 8;
     type More = [u32; 6];
     type Column = RangeEnds;
 

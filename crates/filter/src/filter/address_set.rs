@@ -339,12 +339,12 @@ impl AddressSet {
     }
 
     /// Removes the elements whose expiry time satisfies a condition, and returns their number. Locks the set for a few buckets at a time.
-    fn remove_where(&self, goes: impl Fn(u64) -> bool) -> usize {
+    fn remove_where(&self, is_removed: impl Fn(u64) -> bool) -> usize {
         let mut count = 0;
         for buckets in self.buckets.chunks(SWEEP) {
             let _writer = self.write();
             for slot in buckets.iter().flatten().filter(|slot| !slot.is_free()) {
-                if goes(slot.until.load(Ordering::Relaxed)) {
+                if is_removed(slot.until.load(Ordering::Relaxed)) {
                     self.take(slot);
                     count += 1;
                 }
@@ -373,10 +373,10 @@ impl AddressSet {
             found.extend(buckets.iter().flatten().filter_map(SetSlot::element));
         }
         found.sort_unstable();
-        let left = |until: u64| (until != 0).then(|| until.saturating_sub(now));
+        let remaining = |until: u64| (until != 0).then(|| until.saturating_sub(now));
         found
             .into_iter()
-            .map(|(network, until)| (network, left(until)))
+            .map(|(network, until)| (network, remaining(until)))
             .collect()
     }
 
@@ -434,9 +434,10 @@ mod tests {
         set.add(v4(2), None, second).unwrap();
         set.add(v4(3), Some(Duration::from_secs(60)), second).unwrap();
         set.add_by_packet(v4(2), second);
-        let left = |element: (u32, Option<u64>)| ((v4(element.0), 32), element.1.map(|left| left * second));
+        let remaining =
+            |element: (u32, Option<u64>)| ((v4(element.0), 32), element.1.map(|remaining| remaining * second));
         assert_eq!(
-            [(1, Some(4)), (2, None), (3, Some(59))].map(left),
+            [(1, Some(4)), (2, None), (3, Some(59))].map(remaining),
             *set.elements(2 * second)
         );
         set.expire(5 * second);
@@ -446,7 +447,7 @@ mod tests {
         set.expire(9 * second);
         assert_eq!(3, set.len());
         set.expire(10 * second);
-        assert_eq!([(2, None), (3, Some(51))].map(left), *set.elements(10 * second));
+        assert_eq!([(2, None), (3, Some(51))].map(remaining), *set.elements(10 * second));
         let copy = AddressSet::new(1, None);
         copy.copy(&set);
         assert_eq!(1, copy.len());

@@ -94,8 +94,8 @@ impl Counters {
     /// Creates an arena of counters with capacity for rules that are added later.
     fn arena(counters: impl Iterator<Item = Arc<Counter>>) -> Arena<Arc<Counter>> {
         let counters: Vec<_> = counters.collect();
-        let room = spare_rules(counters.len());
-        Arena::new(counters, 0, room)
+        let capacity = spare_rules(counters.len());
+        Arena::new(counters, 0, capacity)
     }
 
     /// Creates counters for a new list of rules. A rule that has a position in the old list keeps its counter.

@@ -16,12 +16,12 @@ pub enum MatcherKind {
     /// The trie, [`Trie`], with a maximum size.
     Trie {
         /// Maximum size of the trie in bytes.
-        most: usize,
+        max: usize,
     },
     /// The trie with lists of recent intervals, [`CachedTrie`].
     CachedTrie {
         /// Maximum size of the trie in bytes.
-        most: usize,
+        max: usize,
         /// Maximum number of entries in a list.
         entries: u16,
         /// Search method in a list.
@@ -58,9 +58,9 @@ impl<A: Address> AnyMatcher<A> {
         let (numbers, rules): (Vec<_>, Vec<_>) = rules.into_iter().unzip();
         let which = match kind {
             MatcherKind::Best | MatcherKind::Linear => Which::Linear(Linear::new(&rules)),
-            MatcherKind::Trie { most } => Which::Trie(Trie::new(&rules, most)?),
-            MatcherKind::CachedTrie { most, entries, probe } => {
-                let trie = CachedTrie::new(Trie::new(&rules, most)?, entries, probe);
+            MatcherKind::Trie { max } => Which::Trie(Trie::new(&rules, max)?),
+            MatcherKind::CachedTrie { max, entries, probe } => {
+                let trie = CachedTrie::new(Trie::new(&rules, max)?, entries, probe);
                 let lists = (0..workers).map(|_| Mutex::new(trie.cache())).collect();
                 Which::CachedTrie(trie, lists)
             }

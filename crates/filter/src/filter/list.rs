@@ -17,7 +17,7 @@ use crate::CutTree;
 #[derive(Debug)]
 struct ListedRule<T> {
     written: CompiledRule,
-    what: T,
+    value: T,
 }
 
 /// How a modification of the list took effect.
@@ -52,7 +52,7 @@ pub type Sets = BTreeMap<String, Arc<ElementSet>>;
 #[derive(Clone, Copy, Debug)]
 struct ListChange {
     index: usize,
-    came: Option<RulePosition>,
+    previous: Option<RulePosition>,
 }
 
 /// A copy of the list from which a rebuild is made.
@@ -89,7 +89,7 @@ impl<T> RuleList<T> {
         settings: Settings,
         counters: Counters,
     ) -> Result<Self, FilterError> {
-        let rules = rules.map(|(written, what)| Arc::new(ListedRule { written, what }));
+        let rules = rules.map(|(written, value)| Arc::new(ListedRule { written, value }));
         Self::of(rules.collect(), settings, counters)
     }
 
@@ -135,12 +135,12 @@ impl<T> RuleList<T> {
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (RulePosition, &T)> {
         self.order
             .iter()
-            .map(|&place| (place, &self.rules[place as usize].what))
+            .map(|&place| (place, &self.rules[place as usize].value))
     }
 
     /// The rule at a position. Rules that were removed since the last rebuild are included.
     pub fn at(&self, place: RulePosition) -> Option<&T> {
-        self.rules.get(place as usize).map(|rule| &rule.what)
+        self.rules.get(place as usize).map(|rule| &rule.value)
     }
 
     /// The position of the rule at an index.
@@ -167,8 +167,8 @@ impl<T> RuleList<T> {
     ///
     /// # Errors
     /// The filter had to be rebuilt, but the matcher would be too large. The list is unchanged.
-    pub fn insert(&mut self, index: usize, written: CompiledRule, what: T) -> Result<ChangeResult, FilterError> {
-        self.insert_all(index, vec![(written, what)])
+    pub fn insert(&mut self, index: usize, written: CompiledRule, value: T) -> Result<ChangeResult, FilterError> {
+        self.insert_all(index, vec![(written, value)])
     }
 
     /// Inserts consecutive rules before the rule at `index`, or at the end of the list. The filter is rebuilt at most
@@ -177,7 +177,7 @@ impl<T> RuleList<T> {
     /// # Errors
     /// The errors of [`RuleList::insert`].
     pub fn insert_all(&mut self, index: usize, rules: Vec<(CompiledRule, T)>) -> Result<ChangeResult, FilterError> {
-        let listed = |(written, what)| (Arc::new(ListedRule { written, what }), Arc::default());
+        let listed = |(written, value)| (Arc::new(ListedRule { written, value }), Arc::default());
         self.insert_listed(index, rules.into_iter().map(listed).collect())
     }
 
@@ -236,25 +236,25 @@ impl<T> RuleList<T> {
         let indexes = (0..self.order.len()).filter(|&index| places.contains(&self.order[index]));
         let indexes: Vec<usize> = indexes.collect();
         let is_removed = indexes.iter().all(|&index| self.remove_from_filters(self.order[index]));
-        let left = self
+        let remaining = self
             .order
             .iter()
             .copied()
             .filter(|place| !places.contains(place))
             .collect();
-        let before = std::mem::replace(&mut self.order, left);
+        let before = std::mem::replace(&mut self.order, remaining);
         if !is_removed {
             return self.rebuild().inspect_err(|_| self.order = before);
         }
-        for (gone, index) in indexes.into_iter().enumerate() {
-            self.record_change(index - gone, None);
+        for (removed, index) in indexes.into_iter().enumerate() {
+            self.record_change(index - removed, None);
         }
         Ok(ChangeResult::InPlace)
     }
 
-    fn record_change(&mut self, index: usize, came: Option<RulePosition>) {
+    fn record_change(&mut self, index: usize, previous: Option<RulePosition>) {
         if let Some(since) = &mut self.since {
-            since.push(ListChange { index, came });
+            since.push(ListChange { index, previous });
         }
     }
 
@@ -270,7 +270,7 @@ impl<T> RuleList<T> {
         if written.conditions.names_macs() || written.concerns_gateway() {
             return false;
         }
-        let (Some(four), Some(six)) = (filters.v4.matcher.cut_tree(), filters.v6.matcher.cut_tree()) else {
+        let (Some(v4), Some(v6)) = (filters.v4.matcher.cut_tree(), filters.v6.matcher.cut_tree()) else {
             return false;
         };
         let neighbours = (
@@ -282,10 +282,16 @@ impl<T> RuleList<T> {
         };
         let is_added = counts
             && filters.decisions.add(number, verdict) == Some(place)
-            && four.insert(number, &written.v4).is_ok()
-            && six.insert(number, &written.v6).is_ok();
-        filters.v4.boxes.fetch_add(written.v4.len(), Ordering::Relaxed);
-        filters.v6.boxes.fetch_add(written.v6.len(), Ordering::Relaxed);
+            && v4.insert(number, &written.v4).is_ok()
+            && v6.insert(number, &written.v6).is_ok();
+        filters
+            .v4
+            .hyperrectangles
+            .fetch_add(written.v4.len(), Ordering::Relaxed);
+        filters
+            .v6
+            .hyperrectangles
+            .fetch_add(written.v6.len(), Ordering::Relaxed);
         is_added
     }
 
@@ -304,25 +310,25 @@ impl<T> RuleList<T> {
         if !filters.stations.is_empty() {
             return false;
         }
-        let (Some(four), Some(six)) = (filters.v4.matcher.cut_tree(), filters.v6.matcher.cut_tree()) else {
+        let (Some(v4), Some(v6)) = (filters.v4.matcher.cut_tree(), filters.v6.matcher.cut_tree()) else {
             return false;
         };
         let other = |number| {
             let place = filters.decisions.place(number)?;
             self.rules.get(place as usize).map(|rule| &rule.written)
         };
-        filters.v4.boxes.fetch_sub(rule.v4.len(), Ordering::Relaxed);
-        filters.v6.boxes.fetch_sub(rule.v6.len(), Ordering::Relaxed);
+        filters.v4.hyperrectangles.fetch_sub(rule.v4.len(), Ordering::Relaxed);
+        filters.v6.hyperrectangles.fetch_sub(rule.v6.len(), Ordering::Relaxed);
         let boxes4 = |number| other(number).map_or(&[][..], |rule| &rule.v4);
         let boxes6 = |number| other(number).map_or(&[][..], |rule| &rule.v6);
-        four.remove(number, &rule.v4, boxes4).is_ok() && six.remove(number, &rule.v6, boxes6).is_ok()
+        v4.remove(number, &rule.v4, boxes4).is_ok() && v6.remove(number, &rule.v6, boxes6).is_ok()
     }
 
     /// Whether so many rules were inserted in place that the filter should be rebuilt.
     fn needs_rebuild(&self) -> bool {
-        let Filters { v4: four, v6: six, .. } = &*self.filters;
-        four.matcher.cut_tree().is_some_and(CutTree::is_crowded)
-            || six.matcher.cut_tree().is_some_and(CutTree::is_crowded)
+        let Filters { v4, v6, .. } = &*self.filters;
+        v4.matcher.cut_tree().is_some_and(CutTree::is_crowded)
+            || v6.matcher.cut_tree().is_some_and(CutTree::is_crowded)
             || self.filters.decisions.capacity_left() < spare_rules(self.order.len()) / 2
             || self.rules.len() - self.order.len() > spare_rules(self.order.len())
     }
@@ -382,8 +388,8 @@ impl<T> RuleList<T> {
             return Ok(false);
         }
         let since = self.since.take().unwrap_or_default();
-        for ListChange { index, came } in since {
-            match came.and_then(|place| Some((place, self.rules.get(place as usize)?))) {
+        for ListChange { index, previous } in since {
+            match previous.and_then(|place| Some((place, self.rules.get(place as usize)?))) {
                 Some((place, rule)) => {
                     let counter = self.filters.counters.shared(place).unwrap_or_default();
                     built.insert_listed(index, vec![(rule.clone(), counter)])?;

@@ -71,8 +71,12 @@ impl MacTable {
     }
 
     /// The hyperrectangles of a rule, with its conditions on source and destination MAC address.
-    pub fn boxes<'b, A: Address>(&self, boxes: &'b [Rule<A>], macs: &[MacCondition; 2]) -> Cow<'b, [Rule<A>]> {
-        let mut found = Cow::Borrowed(boxes);
+    pub fn hyperrectangles<'b, A: Address>(
+        &self,
+        hyperrectangles: &'b [Rule<A>],
+        macs: &[MacCondition; 2],
+    ) -> Cow<'b, [Rule<A>]> {
+        let mut found = Cow::Borrowed(hyperrectangles);
         for (field, macs) in [Field::SourceMac, Field::DestinationMac].into_iter().zip(macs) {
             if macs.of.is_empty() {
                 continue;

@@ -251,7 +251,7 @@ impl<A: Address> SlowRule<A> {
 pub struct Filter<A: Address> {
     matcher: AnyMatcher<A>,
     decisions: Arc<Decisions>,
-    boxes: AtomicUsize,
+    hyperrectangles: AtomicUsize,
     slow_rules: Box<[SlowRule<A>]>,
     /// Default verdict. If `None`, packets that no rule decides pass and are not counted.
     default: Option<Verdict>,
@@ -260,17 +260,17 @@ pub struct Filter<A: Address> {
 impl<A: Address> Filter<A> {
     /// Creates a filter of sorted hyperrectangles. Each has the position of its rule and a reference to the rule.
     fn new<'r>(
-        boxes: impl Iterator<Item = (RulePosition, &'r CompiledRule, Rule<A>)>,
+        hyperrectangles: impl Iterator<Item = (RulePosition, &'r CompiledRule, Rule<A>)>,
         settings: &Settings,
         default: Option<Verdict>,
         decisions: Arc<Decisions>,
     ) -> Result<Self, FilterError> {
-        let (mut rules, mut aside) = (Vec::new(), Vec::new());
-        for (place, written, rule) in boxes {
+        let (mut rules, mut slow) = (Vec::new(), Vec::new());
+        for (place, written, rule) in hyperrectangles {
             let number = decisions.number(place).unwrap_or_default();
             match written.needs_slow_match() {
                 false => rules.push((number, rule)),
-                true => aside.push(SlowRule {
+                true => slow.push(SlowRule {
                     number,
                     place,
                     action: written.action,
@@ -284,10 +284,10 @@ impl<A: Address> Filter<A> {
             return Err(FilterError::TooMany(rules.len()));
         }
         Ok(Self {
-            boxes: AtomicUsize::new(rules.len()),
+            hyperrectangles: AtomicUsize::new(rules.len()),
             matcher: AnyMatcher::new(rules, settings.kind, settings.workers)?,
             decisions,
-            slow_rules: aside.into(),
+            slow_rules: slow.into(),
             default,
         })
     }
@@ -302,12 +302,12 @@ impl<A: Address> Filter<A> {
     pub fn decide(
         &self,
         headers: &[Header<A>],
-        fates: &mut [FilterResult],
+        results: &mut [FilterResult],
         counters: &Counters,
         worker: usize,
         now: u64,
     ) {
-        self.decide_marking(headers, fates, counters, (worker, now), |_, _| {});
+        self.decide_marking(headers, results, counters, (worker, now), |_, _| {});
     }
 
     /// Determines the results for packets like [`Filter::decide`]. Calls `marked` for each packet for which rules set
@@ -315,20 +315,20 @@ impl<A: Address> Filter<A> {
     pub fn decide_marking(
         &self,
         headers: &[Header<A>],
-        fates: &mut [FilterResult],
+        results: &mut [FilterResult],
         counters: &Counters,
         (worker, now): (usize, u64),
         mut marked: impl FnMut(usize, SessionMarking),
     ) {
-        let batches = headers.chunks(BATCH).zip(fates.chunks_mut(BATCH));
-        for (first, (headers, fates)) in (0..).step_by(BATCH).zip(batches) {
+        let batches = headers.chunks(BATCH).zip(results.chunks_mut(BATCH));
+        for (first, (headers, results)) in (0..).step_by(BATCH).zip(batches) {
             let mut found = [None; BATCH];
             self.matcher.first_of_each(headers, &mut found[..headers.len()], worker);
-            for (place, ((header, found), fate)) in (first..).zip(headers.iter().zip(found).zip(fates)) {
+            for (place, ((header, found), result)) in (first..).zip(headers.iter().zip(found).zip(results)) {
                 let marking;
-                (*fate, marking) = self.result(header, None, found, |aside| aside.count_match(header, counters, now));
-                if fate.by != DecidedBy::Default || self.default.is_some() {
-                    counters.count_result(fate.by, header, now);
+                (*result, marking) = self.result(header, None, found, |slow| slow.count_match(header, counters, now));
+                if result.by != DecidedBy::Default || self.default.is_some() {
+                    counters.count_result(result.by, header, now);
                 }
                 if marking.mark != header.mark() || !marking.class.is_any() {
                     marked(place, marking);
@@ -358,13 +358,13 @@ impl<A: Address> Filter<A> {
         counters: &Counters,
         now: u64,
     ) -> (FilterResult, SessionMarking) {
-        let (fate, marking) = self.result(header, Some(known), self.first(header), |aside| {
-            aside.applications.is_empty() || aside.count_match(header, counters, now)
+        let (result, marking) = self.result(header, Some(known), self.first(header), |slow| {
+            slow.applications.is_empty() || slow.count_match(header, counters, now)
         });
-        if let DecidedBy::Application(_) = fate.by {
-            counters.count_result(fate.by, header, now);
+        if let DecidedBy::Application(_) = result.by {
+            counters.count_result(result.by, header, now);
         }
-        (fate, marking)
+        (result, marking)
     }
 
     fn first(&self, header: &Header<A>) -> Option<RuleNumber> {
@@ -377,11 +377,11 @@ impl<A: Address> Filter<A> {
     /// The result for a hypothetical packet, and the positions of the matching rules before the deciding rule.
     pub fn explain(&self, header: &Header<A>) -> (Vec<RulePosition>, FilterResult) {
         let mut before = Vec::new();
-        let (fate, _) = self.result(header, None, self.first(header), |aside| {
-            before.push(aside.place);
+        let (result, _) = self.result(header, None, self.first(header), |slow| {
+            before.push(slow.place);
             true
         });
-        (before, fate)
+        (before, result)
     }
 
     /// The result for a packet, and the marking that rules set. `note` is called for each matching rule before the
@@ -403,31 +403,31 @@ impl<A: Address> Filter<A> {
         let mut noted = None;
         // Set if an accepting rule may match later, when more of the application is identified.
         let mut is_open = false;
-        for aside in &self.slow_rules {
-            if found.is_some_and(|found| found < aside.number) {
+        for slow in &self.slow_rules {
+            if found.is_some_and(|found| found < slow.number) {
                 break;
             }
-            if noted == Some(aside.place) || !aside.rule.matches(header) {
+            if noted == Some(slow.place) || !slow.rule.matches(header) {
                 continue;
             }
-            let conditions = &aside.conditions;
+            let conditions = &slow.conditions;
             if conditions.mark.is_some_and(|marked| !marked.matches(marking.mark)) || !conditions.matches(header) {
                 continue;
             }
-            if !application::any_matches(&aside.applications, known) {
+            if !application::any_matches(&slow.applications, known) {
                 is_open |= known.is_some_and(|known| !known.is_all)
-                    && matches!(aside.action, Action::Decide(verdict) if verdict.passes());
+                    && matches!(slow.action, Action::Decide(verdict) if verdict.passes());
                 continue;
             }
-            noted = Some(aside.place);
-            match aside.action {
-                Action::Decide(verdict) if aside.applications.is_empty() => {
-                    let by = DecidedBy::Rule(aside.place);
+            noted = Some(slow.place);
+            match slow.action {
+                Action::Decide(verdict) if slow.applications.is_empty() => {
+                    let by = DecidedBy::Rule(slow.place);
                     return (FilterResult { verdict, by }, marking);
                 }
                 Action::Decide(verdict) if is_open && !verdict.passes() => break,
                 Action::Decide(verdict) => {
-                    let by = DecidedBy::Application(aside.place);
+                    let by = DecidedBy::Application(slow.place);
                     return (FilterResult { verdict, by }, marking);
                 }
                 Action::SetMark(set) => marking.mark = set.set(marking.mark),
@@ -435,13 +435,13 @@ impl<A: Address> Filter<A> {
                 Action::SetEcn(ecn) => marking.class = marking.class.with_ecn(ecn),
                 Action::Count | Action::Log | Action::Limit(_) => {}
             }
-            if !note(aside) {
-                let by = DecidedBy::Limit(aside.place);
+            if !note(slow) {
+                let by = DecidedBy::Limit(slow.place);
                 let verdict = Verdict::Drop;
                 return (FilterResult { verdict, by }, marking);
             }
         }
-        let fate = match found.and_then(|found| self.decisions.of(found)) {
+        let result = match found.and_then(|found| self.decisions.of(found)) {
             Some((place, verdict)) => FilterResult {
                 verdict,
                 by: DecidedBy::Rule(place),
@@ -451,12 +451,12 @@ impl<A: Address> Filter<A> {
                 by: DecidedBy::Default,
             },
         };
-        (fate, marking)
+        (result, marking)
     }
 
     /// Number of hyperrectangles in the matcher.
     pub fn len(&self) -> usize {
-        self.boxes.load(Ordering::Relaxed)
+        self.hyperrectangles.load(Ordering::Relaxed)
     }
 
     /// Whether the filter has no hyperrectangles.
@@ -521,34 +521,34 @@ impl Filters {
         };
         let verdicts = written.iter().map(|rule| decides(rule.borrow())).collect();
         let decisions = Arc::new(Decisions::new(verdicts, spare_rules(written.len())));
-        let boxes = || (0..).zip(written.iter().map(Borrow::borrow));
-        let stations = MacTable::new(boxes().flat_map(|(_, rule)| &rule.conditions.macs))?;
-        let four = |to_gateway: bool| {
-            let all = boxes().flat_map(|(place, rule)| {
-                let of = stations.boxes(&rule.v4, &rule.conditions.macs).into_owned();
+        let hyperrectangles = || (0..).zip(written.iter().map(Borrow::borrow));
+        let stations = MacTable::new(hyperrectangles().flat_map(|(_, rule)| &rule.conditions.macs))?;
+        let v4 = |to_gateway: bool| {
+            let all = hyperrectangles().flat_map(|(place, rule)| {
+                let of = stations.hyperrectangles(&rule.v4, &rule.conditions.macs).into_owned();
                 of.into_iter().map(move |one| (place, rule, one))
             });
             all.filter(move |(_, _, one)| one.is_to_gateway() == to_gateway)
         };
-        let six = |to_gateway: bool| {
-            let all = boxes().flat_map(|(place, rule)| {
-                let of = stations.boxes(&rule.v6, &rule.conditions.macs).into_owned();
+        let v6 = |to_gateway: bool| {
+            let all = hyperrectangles().flat_map(|(place, rule)| {
+                let of = stations.hyperrectangles(&rule.v6, &rule.conditions.macs).into_owned();
                 of.into_iter().map(move |one| (place, rule, one))
             });
             all.filter(move |(_, _, one)| one.is_to_gateway() == to_gateway)
         };
         let default = Some(settings.default);
-        let gateway = match boxes().any(|(_, rule)| rule.concerns_gateway()) {
+        let gateway = match hyperrectangles().any(|(_, rule)| rule.concerns_gateway()) {
             true => Some(GatewayFilters {
-                v4: Filter::new(four(true), settings, None, decisions.clone())?,
-                v6: Filter::new(six(true), settings, None, decisions.clone())?,
+                v4: Filter::new(v4(true), settings, None, decisions.clone())?,
+                v6: Filter::new(v6(true), settings, None, decisions.clone())?,
             }),
             false => None,
         };
         Ok(Self {
             gateway,
-            v4: Filter::new(four(false), settings, default, decisions.clone())?,
-            v6: Filter::new(six(false), settings, default, decisions.clone())?,
+            v4: Filter::new(v4(false), settings, default, decisions.clone())?,
+            v6: Filter::new(v6(false), settings, default, decisions.clone())?,
             counters,
             sessions: settings.sessions,
             applications: written.iter().any(|rule| !rule.borrow().applications.is_empty()),

@@ -22,14 +22,14 @@ pub struct Decisions {
 }
 
 impl Decisions {
-    /// Creates the table for sorted rules; an entry is `None` if the rule doesn't decide. `room` is the number of rules
+    /// Creates the table for sorted rules; an entry is `None` if the rule doesn't decide. `capacity` is the number of rules
     /// that can be inserted later.
-    pub fn new(start: Box<[Option<Verdict>]>, room: usize) -> Self {
+    pub fn new(start: Box<[Option<Verdict>]>, capacity: usize) -> Self {
         let count = start.len().max(1) as u32;
         Self {
             shift: (START / count).ilog2().min(16),
             start,
-            later: AppendTable::new(room),
+            later: AppendTable::new(capacity),
         }
     }
 
@@ -79,12 +79,12 @@ impl Decisions {
     /// An unused number between the numbers of two adjacent rules; `None` if the gap is exhausted. Numbers of removed
     /// rules count as used.
     pub fn between(&self, before: Option<RulePosition>, behind: Option<RulePosition>) -> Option<RuleNumber> {
-        let first = self.about_between(before, behind)?;
+        let first = self.near(before, behind)?;
         let end = behind.and_then(|place| self.number(place)).unwrap_or(RuleNumber::MAX);
         (first..end).find(|&number| self.place(number).is_none())
     }
 
-    fn about_between(&self, before: Option<RulePosition>, behind: Option<RulePosition>) -> Option<RuleNumber> {
+    fn near(&self, before: Option<RulePosition>, behind: Option<RulePosition>) -> Option<RuleNumber> {
         let number = |place: Option<RulePosition>| place.and_then(|place| self.number(place));
         let is_later = |place: Option<RulePosition>| place.is_some_and(|place| place as usize >= self.start.len());
         match (number(before), number(behind)) {
@@ -142,13 +142,13 @@ mod tests {
     #[test]
     fn number_of_a_rule_that_went_is_never_another_ones() {
         let decisions = decisions(3);
-        let mut had = vec![decisions.number(1)];
+        let mut used = vec![decisions.number(1)];
         // The middle of three rules is removed, and a rule is inserted in its place and removed again, repeatedly.
         for _ in 0..100 {
             let number = decisions.between(Some(0), Some(2));
-            assert!(number.is_some() && !had.contains(&number), "{number:?}");
+            assert!(number.is_some() && !used.contains(&number), "{number:?}");
             decisions.add(number.unwrap(), Verdict::Accept);
-            had.push(number);
+            used.push(number);
         }
     }
 

@@ -101,12 +101,12 @@ impl PortSet {
     }
 
     /// Removes the ports whose expiry time satisfies a condition. Returns their number.
-    fn remove_where(&self, ports: RangeInclusive<u16>, goes: impl Fn(u64) -> bool) -> usize {
+    fn remove_where(&self, ports: RangeInclusive<u16>, is_removed: impl Fn(u64) -> bool) -> usize {
         let _writer = self.write();
         let mut count = 0;
         for until in &self.until[usize::from(*ports.start())..=usize::from(*ports.end())] {
-            let is_there = until.load(Ordering::Relaxed);
-            if is_there != 0 && goes(is_there) {
+            let expiry = until.load(Ordering::Relaxed);
+            if expiry != 0 && is_removed(expiry) {
                 until.store(0, Ordering::Relaxed);
                 count += 1;
             }
@@ -150,9 +150,9 @@ impl PortSet {
     /// Ranges of adjacent ports with equal expiry time in order, each with its remaining lifetime in nanoseconds if it
     /// expires.
     pub fn elements(&self, now: u64) -> Vec<((u16, u16), Option<u64>)> {
-        let left = |until: u64| (until != NO_TIMEOUT).then(|| until.saturating_sub(now));
+        let remaining = |until: u64| (until != NO_TIMEOUT).then(|| until.saturating_sub(now));
         let ranges = self.ranges().into_iter();
-        ranges.map(|(ports, until)| (ports, left(until))).collect()
+        ranges.map(|(ports, until)| (ports, remaining(until))).collect()
     }
 
     /// Adds the ports of another set until this set is full.

@@ -163,13 +163,13 @@ impl ElementSet {
         match self {
             Self::Addresses(set) | Self::Networks(set) => {
                 let elements = set.elements(now).into_iter();
-                let element = |((address, length), left)| (Element::Network(address, length), left);
+                let element = |((address, length), remaining)| (Element::Network(address, length), remaining);
                 elements.map(element).collect()
             }
             Self::Ports(set) => {
                 let elements = set.elements(now).into_iter();
                 elements
-                    .map(|((first, last), left)| (Element::Ports(first, last), left))
+                    .map(|((first, last), remaining)| (Element::Ports(first, last), remaining))
                     .collect()
             }
         }

@@ -9,12 +9,12 @@ use crate::{Address, Field, Matcher, Range, Rule, RuleNumber};
 
 struct Builder<'r, A> {
     rules: &'r [Rule<A>],
-    most: usize,
+    max: usize,
     trie: Trie<A>,
     /// Existing nodes by level and rules. Nodes with equal level and rules are shared.
     made: HashMap<(usize, Vec<RuleNumber>), Child>,
     /// Size in bytes of `made`, which is freed after the build.
-    noted: usize,
+    freed_bytes: usize,
 }
 
 pub(super) fn build<A: Address>(rules: &[Rule<A>], max_bytes: usize) -> Result<Trie<A>, TrieTooLarge> {
@@ -39,17 +39,17 @@ pub(super) fn build<A: Address>(rules: &[Rule<A>], max_bytes: usize) -> Result<T
     let mut builder = Builder {
         rules,
         // A trie of at most 4 GiB has node numbers that fit in 32 bits.
-        most: max_bytes.min(u32::MAX as usize),
+        max: max_bytes.min(u32::MAX as usize),
         trie: Trie {
             levels,
             nodes: Vec::new(),
             addresses: Vec::new(),
             numbers: Vec::new(),
             children: Vec::new(),
-            root: Child::NOTHING,
+            root: Child::EMPTY,
         },
         made: HashMap::new(),
-        noted: 0,
+        freed_bytes: 0,
     };
     let every = (0..rules.len() as RuleNumber).collect();
     builder.trie.root = builder.child(0, every)?;
@@ -71,13 +71,13 @@ impl<A: Address> Builder<'_, A> {
             }
         }
         if rules.is_empty() {
-            return Ok(Child::NOTHING);
+            return Ok(Child::EMPTY);
         }
         if let Some(&child) = self.made.get(&(level, rules.clone())) {
             return Ok(child);
         }
         let child = self.node(level, &rules)?;
-        self.noted += size_of::<(usize, Vec<RuleNumber>, Child)>() + size_of_val(rules.as_slice());
+        self.freed_bytes += size_of::<(usize, Vec<RuleNumber>, Child)>() + size_of_val(rules.as_slice());
         self.made.insert((level, rules), child);
         self.check()?;
         Ok(child)
@@ -164,11 +164,11 @@ impl<A: Address> Builder<'_, A> {
     /// Checks the size of the trie, and that of the temporary memory, which may be four times the maximum size of the
     /// trie.
     fn check(&self) -> Result<(), TrieTooLarge> {
-        let most = self.most;
-        if self.trie.bytes() > most || self.noted > most.saturating_mul(4) {
+        let max = self.max;
+        if self.trie.bytes() > max || self.freed_bytes > max.saturating_mul(4) {
             return Err(TrieTooLarge {
                 rules: self.rules.len(),
-                most,
+                max,
             });
         }
         Ok(())

@@ -20,12 +20,12 @@ use crate::{Address, Header, Matcher, Rule, RuleNumber};
 
 /// The trie would exceed its maximum size, or its construction would need four times that size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("a trie of {rules} rules exceeds the limit of {most} bytes, or its construction exceeds four times this limit")]
+#[error("a trie of {rules} rules exceeds the limit of {max} bytes, or its construction exceeds four times this limit")]
 pub struct TrieTooLarge {
     /// Number of rules.
     pub rules: usize,
     /// Maximum size in bytes.
-    pub most: usize,
+    pub max: usize,
 }
 
 /// Reference from an interval to a node or a rule.
@@ -34,7 +34,7 @@ struct Child(u32);
 
 impl Child {
     /// Reference of an interval that no rule matches.
-    const NOTHING: Self = Self(u32::MAX);
+    const EMPTY: Self = Self(u32::MAX);
     const RULE: u32 = 1 << 31;
 
     fn rule(rule: RuleNumber) -> Self {
@@ -48,7 +48,7 @@ impl Child {
     /// Result of the search if the reference ends it; `None` if the search continues at node [`Child::number`].
     #[inline(always)]
     fn end(self) -> Option<Option<RuleNumber>> {
-        (self.0 & Self::RULE != 0).then_some((self != Self::NOTHING).then_some(self.0 & !Self::RULE))
+        (self.0 & Self::RULE != 0).then_some((self != Self::EMPTY).then_some(self.0 & !Self::RULE))
     }
 
     #[inline(always)]
@@ -81,9 +81,9 @@ pub struct Trie<A> {
 }
 
 impl<A: Address> Trie<A> {
-    /// Creates a trie of sorted rules. `most` is its maximum size in bytes.
-    pub fn new(rules: &[Rule<A>], most: usize) -> Result<Self, TrieTooLarge> {
-        build::build(rules, most)
+    /// Creates a trie of sorted rules. `max` is its maximum size in bytes.
+    pub fn new(rules: &[Rule<A>], max: usize) -> Result<Self, TrieTooLarge> {
+        build::build(rules, max)
     }
 
     /// Number of nodes in all levels.
@@ -128,7 +128,7 @@ impl<A: Address> Trie<A> {
     /// Position of a header's value relative to an interval of a node: before, within or after the interval.
     #[inline(always)]
     fn compare(&self, node: &Node, index: usize, header: &Header<A>) -> core::cmp::Ordering {
-        fn beside<T: Ord>(values: &[T], index: usize, value: &T) -> core::cmp::Ordering {
+        fn compare_at<T: Ord>(values: &[T], index: usize, value: &T) -> core::cmp::Ordering {
             if values[index] < *value {
                 core::cmp::Ordering::Greater
             } else if index > 0 && *value <= values[index - 1] {
@@ -140,9 +140,9 @@ impl<A: Address> Trie<A> {
         let first = node.values as usize;
         let values = first..first + node.count as usize;
         match self.levels[node.level as usize] {
-            Dimension::Source => beside(&self.addresses[values], index, &header.source()),
-            Dimension::Destination => beside(&self.addresses[values], index, &header.destination()),
-            Dimension::Field(field) => beside(&self.numbers[values], index, &header.get(field)),
+            Dimension::Source => compare_at(&self.addresses[values], index, &header.source()),
+            Dimension::Destination => compare_at(&self.addresses[values], index, &header.destination()),
+            Dimension::Field(field) => compare_at(&self.numbers[values], index, &header.get(field)),
         }
     }
 

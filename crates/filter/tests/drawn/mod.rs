@@ -76,8 +76,8 @@ pub fn any_rule() -> impl Strategy<Value = Rule<u128>> {
             for (field, which) in fields {
                 let field = Field::ALL[field];
                 let (first, last) = ranges[which as usize];
-                let most = field.last_named();
-                rule = rule.with(field, first.min(most), last.min(most)).unwrap();
+                let max = field.last_named();
+                rule = rule.with(field, first.min(max), last.min(max)).unwrap();
             }
             rule.with_flags(FlagsMask { set: set & of, of }).unwrap()
         })

@@ -52,7 +52,7 @@ pub struct PatternError {
 pub struct CompiledPattern {
     code: NonNull<sys::pcre2_code_8>,
     /// Whether data after a match can invalidate the match, as with `\b` and `(?!…)`.
-    looks_ahead: bool,
+    has_lookahead: bool,
     depends_on_end: bool,
     /// Number of capture groups.
     groups: u32,
@@ -106,7 +106,7 @@ impl CompiledPattern {
         let compiled = Self {
             code,
             groups,
-            looks_ahead: looks_ahead(pattern),
+            has_lookahead: has_lookahead(pattern),
             depends_on_end: ["$", "\\z", "\\Z"].iter().any(|mark| pattern.contains(mark)),
         };
         let modes = sys::PCRE2_JIT_COMPLETE | sys::PCRE2_JIT_PARTIAL_HARD;
@@ -148,7 +148,7 @@ impl std::fmt::Debug for CompiledPattern {
 }
 
 /// Whether a match may depend on the data after it. A false positive only makes the search wait for more data.
-fn looks_ahead(pattern: &str) -> bool {
+fn has_lookahead(pattern: &str) -> bool {
     ["(?!", "(?=", "\\b", "\\B", "\\z", "\\Z"]
         .iter()
         .any(|mark| pattern.contains(mark))
@@ -211,7 +211,7 @@ impl Matcher {
         Self { data, context, stack }
     }
 
-    /// Finds the first match in `subject`. `begins`: the subject begins at the start of the buffer, so that `^` may
+    /// Finds the first match in `subject`. `starts`: the subject begins at the start of the buffer, so that `^` may
     /// match there. `complete`: nothing follows the subject, so that `$` may match at its end.
     ///
     /// The cost is charged to `work`; if the budget is exhausted, the search is given up. `is_usual`: the search is
@@ -221,7 +221,7 @@ impl Matcher {
         (work, is_usual): (&WorkBudget, bool),
         expression: &CompiledPattern,
         subject: &[u8],
-        begins: bool,
+        starts: bool,
         complete: bool,
     ) -> SearchResult {
         let mut steps = INITIAL_STEPS;
@@ -233,7 +233,7 @@ impl Matcher {
             if !work.charge(units) {
                 return SearchResult::Exhausted;
             }
-            let found = self.find_in(steps, expression, subject, begins, complete);
+            let found = self.find_in(steps, expression, subject, starts, complete);
             if found != SearchResult::Exhausted || steps >= MAX_STEPS {
                 return found;
             }
@@ -243,8 +243,8 @@ impl Matcher {
     }
 
     /// Finds the first match in `subject`, as [`Matcher::find_within`] does, but without a work budget.
-    pub fn find(&mut self, expression: &CompiledPattern, subject: &[u8], begins: bool, complete: bool) -> SearchResult {
-        self.find_in(MAX_STEPS, expression, subject, begins, complete)
+    pub fn find(&mut self, expression: &CompiledPattern, subject: &[u8], starts: bool, complete: bool) -> SearchResult {
+        self.find_in(MAX_STEPS, expression, subject, starts, complete)
     }
 
     fn find_in(
@@ -252,16 +252,16 @@ impl Matcher {
         steps: u32,
         expression: &CompiledPattern,
         subject: &[u8],
-        begins: bool,
+        starts: bool,
         complete: bool,
     ) -> SearchResult {
         let mut options = 0;
-        if !begins {
+        if !starts {
             options |= sys::PCRE2_NOTBOL;
         }
         if !complete {
             options |= sys::PCRE2_NOTEOL;
-            if expression.looks_ahead {
+            if expression.has_lookahead {
                 options |= sys::PCRE2_PARTIAL_HARD;
             }
         }

@@ -121,7 +121,7 @@ impl DetectionModule {
             memories: Memories::new(memory, flows.max(1)),
         };
         module.set_up()?;
-        warm_up()?;
+        initialise_libraries()?;
         Ok(module)
     }
 
@@ -255,7 +255,7 @@ impl DetectionModule {
 
     /// Counters of the arena.
     pub fn arena_counters(&self) -> ArenaCounters {
-        let (used, peak, refused) = self.memories.flows.arena.figures();
+        let (used, peak, refused) = self.memories.flows.arena.usage();
         ArenaCounters {
             size: self.memories.flows.bytes(),
             used,
@@ -331,7 +331,7 @@ fn zeroed_flows(flows: u32) -> Box<[raw::ndpi_flow_struct]> {
 
 /// Triggers lazy initialisation in libgcrypt (ciphers for QUIC) and the C library (time zone). Both libraries keep the
 /// memory that they allocate.
-fn warm_up() -> Result<(), Error> {
+fn initialise_libraries() -> Result<(), Error> {
     let key = [0u8; 32];
     for mode in [raw::GCRY_CIPHER_MODE_ECB, raw::GCRY_CIPHER_MODE_GCM] {
         let mut cipher: *mut c_void = ptr::null_mut();

@@ -100,12 +100,12 @@ impl PacketFields {
     }
 }
 
-fn compare(mode: Bits, has: u8, asked: u8) -> bool {
+fn compare(mode: Bits, has: u8, required: u8) -> bool {
     match mode {
-        Bits::Exactly => has == asked,
-        Bits::All => has & asked == asked,
-        Bits::Any => has & asked != 0,
-        Bits::None => has & asked == 0,
+        Bits::Exactly => has == required,
+        Bits::All => has & required == required,
+        Bits::Any => has & required != 0,
+        Bits::None => has & required == 0,
     }
 }
 

@@ -38,20 +38,20 @@ impl Needle {
         })
     }
 
-    /// First position of the bytes in `hay`, and the units of work that the search took.
-    pub fn find(&self, hay: &[u8]) -> (Option<usize>, u32) {
+    /// First position of the bytes in `haystack`, and the units of work that the search took.
+    pub fn find(&self, haystack: &[u8]) -> (Option<usize>, u32) {
         match &self.0 {
             Kind::Exact(finder) => {
-                let found = finder.find(hay);
-                (found, (found.unwrap_or(hay.len()) / SCANNED_PER_UNIT) as u32)
+                let found = finder.find(haystack);
+                (found, (found.unwrap_or(haystack.len()) / SCANNED_PER_UNIT) as u32)
             }
-            Kind::Caseless { bytes, by } => caseless(bytes, *by, hay),
+            Kind::Caseless { bytes, by } => caseless(bytes, *by, haystack),
         }
     }
 }
 
-fn caseless(needle: &[u8], by: usize, hay: &[u8]) -> (Option<usize>, u32) {
-    let Some(last) = hay.len().checked_sub(needle.len()) else {
+fn caseless(needle: &[u8], by: usize, haystack: &[u8]) -> (Option<usize>, u32) {
+    let Some(last) = haystack.len().checked_sub(needle.len()) else {
         return (None, 0);
     };
     let Some(&byte) = needle.get(by) else {
@@ -60,11 +60,11 @@ fn caseless(needle: &[u8], by: usize, hay: &[u8]) -> (Option<usize>, u32) {
     let (low, high) = (byte.to_ascii_lowercase(), byte.to_ascii_uppercase());
     let (mut start, mut units) = (0, 0);
     while start <= last
-        && let Some(found) = memchr2(low, high, &hay[start + by..=last + by])
+        && let Some(found) = memchr2(low, high, &haystack[start + by..=last + by])
     {
         let place = start + found;
         units += COMPARE_COST + (found / SCANNED_PER_UNIT) as u32;
-        if hay[place..place + needle.len()].eq_ignore_ascii_case(needle) {
+        if haystack[place..place + needle.len()].eq_ignore_ascii_case(needle) {
             return (Some(place), units);
         }
         start = place + 1;
@@ -80,7 +80,7 @@ pub fn decode_base64<const N: usize>(text: &[u8], into: &mut ArrayVec<u8, N>) {
     into.clear();
     let (mut bits, mut held) = (0u32, 0);
     for &byte in text {
-        let six = match byte {
+        let v6 = match byte {
             b'A'..=b'Z' => byte - b'A',
             b'a'..=b'z' => byte - b'a' + 26,
             b'0'..=b'9' => byte - b'0' + 52,
@@ -89,7 +89,7 @@ pub fn decode_base64<const N: usize>(text: &[u8], into: &mut ArrayVec<u8, N>) {
             b'\r' | b'\n' => continue,
             _ => break,
         };
-        bits = bits << 6 | u32::from(six);
+        bits = bits << 6 | u32::from(v6);
         held += 6;
         if held >= 8 {
             held -= 8;
@@ -104,13 +104,13 @@ pub fn decode_base64<const N: usize>(text: &[u8], into: &mut ArrayVec<u8, N>) {
 mod tests {
     use super::*;
 
-    fn find(hay: &[u8], needle: &[u8], nocase: bool) -> Option<usize> {
-        Needle::new(needle, nocase).find(hay).0
+    fn find(haystack: &[u8], needle: &[u8], nocase: bool) -> Option<usize> {
+        Needle::new(needle, nocase).find(haystack).0
     }
 
     #[test]
     fn each_place_that_is_compared_and_each_byte_that_is_passed_over_is_work() {
-        let units = |hay: &[u8], nocase| Needle::new(b"ab", nocase).find(hay).1;
+        let units = |haystack: &[u8], nocase| Needle::new(b"ab", nocase).find(haystack).1;
         for nocase in [false, true] {
             assert_eq!(0, units(b"ab", nocase) / COMPARE_COST / 2);
             assert!((20..=25).contains(&units(&[b'z'; 800], nocase)), "{nocase}");

@@ -40,7 +40,7 @@ fn signature(conditions: Vec<Condition>) -> Signature {
             protocol: Protocol::Tcp,
             source: Side::default(),
             destination: Side::default(),
-            both_ways: false,
+            bidirectional: false,
             services: Box::default(),
         },
         flow: FlowState::default(),
@@ -96,7 +96,7 @@ fn expression(pattern: &str) -> Condition {
     })
 }
 
-fn ask(rule: &Rule, data: &[u8], complete: bool) -> RuleResult {
+fn evaluate(rule: &Rule, data: &[u8], complete: bool) -> RuleResult {
     Evaluator::default().evaluate(rule, &PacketFields::default(), &Payload(data, complete), &mut [])
 }
 
@@ -113,11 +113,11 @@ fn content_is_found_between_offset_and_depth() {
         depth: constant(3),
         ..content("ab")
     })]);
-    assert_eq!(Match, ask(&rule, b"xxxab", true));
-    assert_eq!(NoMatch, ask(&rule, b"xxxxab", true));
-    assert_eq!(NoMatch, ask(&rule, b"abxxxx", true));
-    assert_eq!(Incomplete, ask(&rule, b"xxxa", false));
-    assert_eq!(NoMatch, ask(&rule, b"xxxax", false));
+    assert_eq!(Match, evaluate(&rule, b"xxxab", true));
+    assert_eq!(NoMatch, evaluate(&rule, b"xxxxab", true));
+    assert_eq!(NoMatch, evaluate(&rule, b"abxxxx", true));
+    assert_eq!(Incomplete, evaluate(&rule, b"xxxa", false));
+    assert_eq!(NoMatch, evaluate(&rule, b"xxxax", false));
 }
 
 #[test]
@@ -127,9 +127,9 @@ fn content_that_is_searched_for_is_not_waited_for() {
         Condition::Content(content("ab")),
     ];
     let rule = Rule::new(Arc::new(signature(conditions)), &mut FlowVarNames::default()).unwrap();
-    assert_eq!(NoMatch, ask(&rule, b"ab longes", false));
-    assert_eq!(Incomplete, ask(&rule, b"longest a", false));
-    assert_eq!(Match, ask(&rule, b"longest ab", false));
+    assert_eq!(NoMatch, evaluate(&rule, b"ab longes", false));
+    assert_eq!(Incomplete, evaluate(&rule, b"longest a", false));
+    assert_eq!(Match, evaluate(&rule, b"longest ab", false));
 }
 
 #[test]
@@ -143,9 +143,9 @@ fn relative_content_tries_every_place_of_the_one_before() {
         }),
     ];
     let rule = rule(conditions);
-    assert_eq!(Match, ask(&rule, b"a-a-ab", true));
-    assert_eq!(NoMatch, ask(&rule, b"a-a-a-b", true));
-    assert_eq!(Incomplete, ask(&rule, b"a-a-a", false));
+    assert_eq!(Match, evaluate(&rule, b"a-a-ab", true));
+    assert_eq!(NoMatch, evaluate(&rule, b"a-a-a-b", true));
+    assert_eq!(Incomplete, evaluate(&rule, b"a-a-a", false));
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn distance_may_be_negative() {
             ..content("bc")
         }),
     ];
-    assert_eq!(Match, ask(&rule(conditions), b"xabc", true));
+    assert_eq!(Match, evaluate(&rule(conditions), b"xabc", true));
 }
 
 #[test]
@@ -172,12 +172,12 @@ fn absent_content_in_a_bounded_place_waits_for_it() {
         }),
     ];
     let rule = rule(conditions);
-    assert_eq!(Incomplete, ask(&rule, b"USER anon", false));
+    assert_eq!(Incomplete, evaluate(&rule, b"USER anon", false));
     // The result is not final, because another line may arrive.
-    assert_eq!(Incomplete, ask(&rule, b"USER anon\n", false));
-    assert_eq!(NoMatch, ask(&rule, b"USER anon\n", true));
-    assert_eq!(Match, ask(&rule, b"USER anonymous-and-long", false));
-    assert_eq!(Match, ask(&rule, b"USER anon", true));
+    assert_eq!(Incomplete, evaluate(&rule, b"USER anon\n", false));
+    assert_eq!(NoMatch, evaluate(&rule, b"USER anon\n", true));
+    assert_eq!(Match, evaluate(&rule, b"USER anonymous-and-long", false));
+    assert_eq!(Match, evaluate(&rule, b"USER anon", true));
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn absent_content_anywhere_does_not_wait_for_a_stream_to_end() {
             ..content("Host")
         }),
     ];
-    assert_eq!(Match, ask(&rule(conditions), b"GET /", false));
+    assert_eq!(Match, evaluate(&rule(conditions), b"GET /", false));
 }
 
 #[test]
@@ -211,10 +211,10 @@ fn number_jumps_to_what_follows() {
         }),
     ];
     let rule = rule(conditions);
-    assert_eq!(Match, ask(&rule, b"L\x00\x04abcdend", true));
-    assert_eq!(NoMatch, ask(&rule, b"L\x00\x05abcdend", true));
-    assert_eq!(Incomplete, ask(&rule, b"L\x00\x04ab", false));
-    assert_eq!(NoMatch, ask(&rule, b"L\x00\x04ab", true));
+    assert_eq!(Match, evaluate(&rule, b"L\x00\x04abcdend", true));
+    assert_eq!(NoMatch, evaluate(&rule, b"L\x00\x05abcdend", true));
+    assert_eq!(Incomplete, evaluate(&rule, b"L\x00\x04ab", false));
+    assert_eq!(NoMatch, evaluate(&rule, b"L\x00\x04ab", true));
 }
 
 #[test]
@@ -234,8 +234,8 @@ fn extracted_number_bounds_a_content() {
         }),
     ];
     let rule = rule(conditions);
-    assert_eq!(Match, ask(&rule, b"\x03..!", true));
-    assert_eq!(NoMatch, ask(&rule, b"\x02..!", true));
+    assert_eq!(Match, evaluate(&rule, b"\x03..!", true));
+    assert_eq!(NoMatch, evaluate(&rule, b"\x02..!", true));
 }
 
 #[test]
@@ -247,9 +247,9 @@ fn number_as_text_compares() {
         negated: false,
     };
     let rule = rule(vec![Condition::Content(content("Length:")), Condition::ByteTest(test)]);
-    assert_eq!(Match, ask(&rule, b"Length: 1000 ", true));
-    assert_eq!(NoMatch, ask(&rule, b"Length: 999 xx", true));
-    assert_eq!(Incomplete, ask(&rule, b"Length: 10", false));
+    assert_eq!(Match, evaluate(&rule, b"Length: 1000 ", true));
+    assert_eq!(NoMatch, evaluate(&rule, b"Length: 999 xx", true));
+    assert_eq!(Incomplete, evaluate(&rule, b"Length: 10", false));
 }
 
 #[test]
@@ -264,18 +264,18 @@ fn data_is_there_or_is_not() {
     assert_eq!(
         [Match, NoMatch, Incomplete],
         [
-            ask(&there, b"a0123", true),
-            ask(&there, b"a012", true),
-            ask(&there, b"a012", false)
+            evaluate(&there, b"a0123", true),
+            evaluate(&there, b"a012", true),
+            evaluate(&there, b"a012", false)
         ]
     );
     let ends = rule(vec![Condition::Content(content("a")), Condition::IsDataAt(at(true))]);
     assert_eq!(
         [NoMatch, Match, Incomplete],
         [
-            ask(&ends, b"a0123", true),
-            ask(&ends, b"a012", true),
-            ask(&ends, b"a012", false)
+            evaluate(&ends, b"a0123", true),
+            evaluate(&ends, b"a012", true),
+            evaluate(&ends, b"a012", false)
         ]
     );
 }
@@ -283,9 +283,9 @@ fn data_is_there_or_is_not() {
 #[test]
 fn expression_matches_once_its_end_is_there() {
     let rule = rule(vec![Condition::Content(content("cmd")), expression("cmd=[0-9]+$")]);
-    assert_eq!(Incomplete, ask(&rule, b"cmd=12", false));
-    assert_eq!(Match, ask(&rule, b"cmd=12", true));
-    assert_eq!(NoMatch, ask(&rule, b"cmd=x", true));
+    assert_eq!(Incomplete, evaluate(&rule, b"cmd=12", false));
+    assert_eq!(Match, evaluate(&rule, b"cmd=12", true));
+    assert_eq!(NoMatch, evaluate(&rule, b"cmd=x", true));
 }
 
 #[test]
@@ -305,8 +305,8 @@ fn base64_is_decoded_and_searched() {
         }),
     ];
     let rule = rule(conditions);
-    assert_eq!(Match, ask(&rule, b"Basic YWRtaW46YWRtaW4=", true));
-    assert_eq!(NoMatch, ask(&rule, b"Basic Z3Vlc3Q6YWRtaW4=", true));
+    assert_eq!(Match, evaluate(&rule, b"Basic YWRtaW46YWRtaW4=", true));
+    assert_eq!(NoMatch, evaluate(&rule, b"Basic Z3Vlc3Q6YWRtaW4=", true));
 }
 
 #[test]
@@ -318,9 +318,9 @@ fn content_that_ends_the_data_waits_for_its_end() {
     assert_eq!(
         [Match, NoMatch, Incomplete],
         [
-            ask(&rule, b"abab", true),
-            ask(&rule, b"abx", true),
-            ask(&rule, b"ab", false)
+            evaluate(&rule, b"abab", true),
+            evaluate(&rule, b"abx", true),
+            evaluate(&rule, b"ab", false)
         ]
     );
 }
@@ -337,13 +337,18 @@ fn notes_are_taken_by_one_rule_and_asked_by_another() {
     let mut names = FlowVarNames::default();
     let mut of = |conditions| Rule::new(Arc::new(signature(conditions)), &mut names).unwrap();
     let sets = of(vec![Condition::Content(content("a")), note(FlowBit::Set)]);
-    let asks = of(vec![note(FlowBit::IsSet), Condition::Content(content("b"))]);
+    let requires = of(vec![note(FlowBit::IsSet), Condition::Content(content("b"))]);
     let (mut bits, mut evaluator) = ([0u64; 1], Evaluator::default());
-    let mut ask =
+    let mut evaluate =
         |rule: &Rule, data: &[u8]| evaluator.evaluate(rule, &PacketFields::default(), &Payload(data, true), &mut bits);
     assert_eq!(
         [Blocked, NoMatch, Match, Match],
-        [ask(&asks, b"b"), ask(&sets, b"b"), ask(&sets, b"a"), ask(&asks, b"b")]
+        [
+            evaluate(&requires, b"b"),
+            evaluate(&sets, b"b"),
+            evaluate(&sets, b"a"),
+            evaluate(&requires, b"b")
+        ]
     );
 }
 
@@ -395,14 +400,14 @@ fn oracle(contents: &[Content], data: &[u8], last: i64) -> bool {
 }
 
 fn contents() -> impl Strategy<Value = Vec<Content>> {
-    let one = ("[ab]{1,3}", 0..4u8, -2..4i64, 1..6i64).prop_map(|(bytes, kind, first, most)| {
+    let one = ("[ab]{1,3}", 0..4u8, -2..4i64, 1..6i64).prop_map(|(bytes, kind, first, max)| {
         let length = bytes.len() as i64;
         let content = content(&bytes);
         match kind {
             0 => content,
             1 => Content {
                 offset: constant(first.max(0)),
-                depth: constant(length + most),
+                depth: constant(length + max),
                 ..content
             },
             2 => Content {
@@ -411,7 +416,7 @@ fn contents() -> impl Strategy<Value = Vec<Content>> {
             },
             _ => Content {
                 distance: constant(first),
-                within: constant(length + most),
+                within: constant(length + max),
                 ..content
             },
         }
@@ -425,7 +430,7 @@ proptest! {
         let rule = rule(contents.iter().cloned().map(Condition::Content).collect());
         // A content that is not relative does not depend on earlier contents.
         let expected = oracle(&contents, data.as_bytes(), 0);
-        prop_assert_eq!(expected, ask(&rule, data.as_bytes(), true) == Match);
+        prop_assert_eq!(expected, evaluate(&rule, data.as_bytes(), true) == Match);
     }
 
     #[test]
@@ -434,7 +439,7 @@ proptest! {
         let data = data.as_bytes();
         for end in 0..=data.len() {
             let expected = oracle(&contents, &data[..end], 0);
-            let answer = ask(&rule, &data[..end], false);
+            let answer = evaluate(&rule, &data[..end], false);
             prop_assert_eq!(expected, answer == Match, "after {} bytes: {:?}", end, answer);
             if answer == NoMatch {
                 // No further data can make the rule match.

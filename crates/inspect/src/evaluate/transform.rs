@@ -42,11 +42,11 @@ pub(super) struct TransformBuffers {
 impl Default for TransformBuffers {
     fn default() -> Self {
         // The capacity includes one byte for the dot of `dotprefix`.
-        let room = || Vec::with_capacity(MAX_LENGTH + 1);
+        let capacity = || Vec::with_capacity(MAX_LENGTH + 1);
         Self {
             states: [State::Missing; 4],
-            outputs: [room(), room(), room(), room()],
-            spare: room(),
+            outputs: [capacity(), capacity(), capacity(), capacity()],
+            spare: capacity(),
         }
     }
 }

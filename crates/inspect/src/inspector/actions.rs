@@ -18,41 +18,47 @@ impl Inspector<'_> {
             let blocked = round.context.blocked.take();
             round.context.blocked.put_back(blocked);
         }
-        for _ in 0..std::mem::take(&mut round.context.forgotten) {
+        for _ in 0..std::mem::take(&mut round.context.discarded_partials) {
             self.limits.add(Limit::PartialMatchesEvicted as usize);
         }
-        let is_full = std::mem::take(&mut round.context.no_place);
-        if round.context.fired.acts.rules.is_empty() && !is_full {
+        let is_full = std::mem::take(&mut round.context.list_full);
+        if round.context.matched_rules.acts.rules.is_empty() && !is_full {
             return verdict;
         }
-        let fired = round.context.fired.acts.take();
-        let verdict = self.act(handle, &fired, verdict, round);
-        round.context.fired.acts.put_back(fired);
+        let matched_rules = round.context.matched_rules.acts.take();
+        let verdict = self.act(handle, &matched_rules, verdict, round);
+        round.context.matched_rules.acts.put_back(matched_rules);
         self.exceptions.add_if(is_full, Exception::PendingRulesFull);
         verdict
     }
 
-    fn act(&mut self, handle: FlowHandle, fired: &[u32], verdict: Verdict, round: &mut BurstContext<'_>) -> Verdict {
+    fn act(
+        &mut self,
+        handle: FlowHandle,
+        matched_rules: &[u32],
+        verdict: Verdict,
+        round: &mut BurstContext<'_>,
+    ) -> Verdict {
         let Some((flow, place)) = self.flows.get(handle) else {
             return verdict;
         };
         let generation = flow.generation;
         let (rules, ..) = self.rulesets.of(flow, place, round.now).parts(place);
         let passes = matches!(flow.action, FlowAction::Passed(_));
-        for &number in fired {
-            let is_reported = round.context.fired.take_reported(number);
+        for &number in matched_rules {
+            let is_reported = round.context.matched_rules.take_reported(number);
             let Some(rule) = rules.rule(number).filter(|_| !passes) else {
                 continue;
             };
             let (action, rule) = (rule.signature.action, RuleNumber { generation, number });
-            let fate = match action {
+            let flow_action = match action {
                 Action::Drop => FlowAction::Dropped,
                 Action::Reject => FlowAction::Rejected,
                 Action::Pass | Action::Alert => FlowAction::Open,
             };
             // The first action that ends the flow takes effect.
-            if fate != FlowAction::Open && flow.action == FlowAction::Open && !round.settings.passive {
-                (flow.action, flow.summary.ended_by) = (fate, Some(rule));
+            if flow_action != FlowAction::Open && flow.action == FlowAction::Open && !round.settings.passive {
+                (flow.action, flow.summary.ended_by) = (flow_action, Some(rule));
             }
             if is_reported {
                 flow.summary.alerted = true;

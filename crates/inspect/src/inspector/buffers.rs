@@ -12,22 +12,22 @@ use crate::stream::{self, Streams};
 
 /// Evaluates packet rules.
 pub(super) fn evaluate_packet_rules(
-    asking: &mut PacketDetection<'_>,
+    detection: &mut PacketDetection<'_>,
     known: &PacketBuffers<'_>,
     class: PatternClass,
     of_ports: &PortSelection,
 ) {
-    let rules = asking.rules;
-    asking.by_packet = true;
+    let rules = detection.rules;
+    detection.by_packet = true;
     if let Some(group) = rules.prefilter().group(class)
         && !known.payload.bytes.is_empty()
     {
-        asking.block(group, known.payload.bytes, known);
+        detection.block(group, known.payload.bytes, known);
     }
-    let single = rules.packet_rules(asking.ends.protocol);
-    asking.evaluate_prechecked(single.always.iter(), known);
-    asking.evaluate_of_ports(&single.by_port, of_ports, known);
-    asking.evaluate_blocked(known);
+    let single = rules.packet_rules(detection.ends.protocol);
+    detection.evaluate_prechecked(single.always.iter(), known);
+    detection.evaluate_of_ports(&single.by_port, of_ports, known);
+    detection.evaluate_blocked(known);
 }
 
 /// Units of work charged when a buffer has grown, in addition to its new bytes, because a new search starts.
@@ -37,7 +37,7 @@ const END_COST: u32 = 64;
 
 /// Finds and evaluates the rules for an event of a message: a buffer that has grown, or the end of the message.
 pub(super) fn evaluate_message(
-    asking: &mut PacketDetection<'_>,
+    detection: &mut PacketDetection<'_>,
     payload: BufferView<'_>,
     slot: Slot<'_>,
     piece: &MessageEvent,
@@ -50,16 +50,16 @@ pub(super) fn evaluate_message(
     };
     match piece {
         MessageEvent::Anomaly(anomaly) => {
-            let rules = asking.rules.of_anomaly(*anomaly);
-            if asking.begin_piece(0, rules.len()) {
-                asking.evaluate_anomaly(rules, &known);
+            let rules = detection.rules.of_anomaly(*anomaly);
+            if detection.start_evaluation(0, rules.len()) {
+                detection.evaluate_anomaly(rules, &known);
             }
         }
         MessageEvent::End => {
-            let rules = asking.rules.message_rules();
-            if asking.begin_piece(END_COST, rules.len()) {
-                evaluate_pending(asking, slot, None, &known);
-                asking.evaluate_all(rules, &known);
+            let rules = detection.rules.message_rules();
+            if detection.start_evaluation(END_COST, rules.len()) {
+                evaluate_pending(detection, slot, None, &known);
+                detection.evaluate_all(rules, &known);
             }
         }
         MessageEvent::Grew { buffer, fresh, .. } => {
@@ -67,11 +67,11 @@ pub(super) fn evaluate_message(
                 0 => 0,
                 bytes => GROWTH_COST + bytes,
             };
-            if !asking.begin_piece(units, 0) {
+            if !detection.start_evaluation(units, 0) {
                 return;
             }
-            evaluate_pending(asking, slot, Some(*buffer), &known);
-            let rules = asking.rules;
+            evaluate_pending(detection, slot, Some(*buffer), &known);
+            let rules = detection.rules;
             // A request body counts as file data, too.
             let also = match buffer {
                 Buffer::HttpClientBody => Some(Buffer::FileData),
@@ -79,36 +79,36 @@ pub(super) fn evaluate_message(
                 _ => None,
             };
             for buffer in [Some(*buffer), also].into_iter().flatten() {
-                let unsearched = rules.prefilter().unsearched(PatternClass::Buffer(buffer));
-                if asking.begin_piece(0, unsearched.len()) {
-                    asking.evaluate_all(unsearched, &known);
+                let without_pattern = rules.prefilter().without_pattern(PatternClass::Buffer(buffer));
+                if detection.start_evaluation(0, without_pattern.len()) {
+                    detection.evaluate_all(without_pattern, &known);
                 }
                 let Some(group) = rules.prefilter().group(PatternClass::Buffer(buffer)) else {
                     continue;
                 };
                 let bytes = slot.buffer(buffer).bytes;
-                let begin = fresh.start.saturating_sub(group.overlap());
-                if let Some(data) = bytes.get(begin..fresh.end.min(bytes.len()))
+                let start = fresh.start.saturating_sub(group.overlap());
+                if let Some(data) = bytes.get(start..fresh.end.min(bytes.len()))
                     && !data.is_empty()
                 {
-                    asking.block(group, data, &known);
+                    detection.block(group, data, &known);
                 }
             }
         }
     }
-    asking.evaluate_blocked(&known);
+    detection.evaluate_blocked(&known);
 }
 
 /// Evaluates the rules that wait for more data of a message. A message that arrived as a whole is skipped, because its
 /// pending rules are evaluated once for the packet, which may contain many messages.
 fn evaluate_pending(
-    asking: &mut PacketDetection<'_>,
+    detection: &mut PacketDetection<'_>,
     slot: Slot<'_>,
     grown: Option<Buffer>,
     known: &PacketBuffers<'_>,
 ) {
     if !slot.is_whole() {
-        asking.evaluate_pending(grown, known);
+        detection.evaluate_pending(grown, known);
     }
 }
 

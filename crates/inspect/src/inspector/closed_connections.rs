@@ -46,8 +46,8 @@ impl ClosedConnections {
     fn find(&self, ends: &Endpoints) -> (usize, u32) {
         let end = |address: IpAddr, port: u16| {
             let bits = match address {
-                IpAddr::V4(four) => four.to_ipv6_mapped().to_bits(),
-                IpAddr::V6(six) => six.to_bits(),
+                IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
+                IpAddr::V6(v6) => v6.to_bits(),
             };
             self.hasher
                 .block([bits as u64 ^ u64::from(port).rotate_left(48), (bits >> 64) as u64])
@@ -86,8 +86,8 @@ impl ClosedConnections {
     /// Whether a connection is in the table.
     pub fn has(&self, ends: &Endpoints, now: u64) -> bool {
         let (set, tag) = self.find(ends);
-        let is_it = |place: &Entry| place.tag == tag && second(now).wrapping_sub(place.second) <= LIFETIME;
-        self.sets[set].iter().any(is_it)
+        let is_match = |place: &Entry| place.tag == tag && second(now).wrapping_sub(place.second) <= LIFETIME;
+        self.sets[set].iter().any(is_match)
     }
 }
 

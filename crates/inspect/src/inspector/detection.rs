@@ -1,7 +1,7 @@
 //! Evaluates candidate rules and records their matches.
 
 use super::buffers::WithPayload;
-use super::fired::{FiredRules, RuleSet};
+use super::matched_rules::{FiredRules, RuleSet};
 use super::pending::{PendingLists, PendingRules};
 use crate::bindings::vectorscan::{self, MatchAction, ScanLog, Scratch};
 use crate::evaluate::{
@@ -33,15 +33,15 @@ pub struct DetectionContext {
     /// Candidate rules that one search found.
     candidates: RuleSet,
     /// Rules that matched with the current packet.
-    pub(super) fired: FiredRules,
+    pub(super) matched_rules: FiredRules,
     /// Rules that do not match the current packet only because a flow variable is not set.
     pub(super) blocked: RuleSet,
     /// Whether flow variables have changed since the blocked rules were evaluated.
     vars_changed: bool,
     /// Whether a pending or matched rule of the current packet could not be recorded, because no space was left.
-    pub(super) no_place: bool,
+    pub(super) list_full: bool,
     /// Number of partial matches that were discarded during the current packet.
-    pub(super) forgotten: u32,
+    pub(super) discarded_partials: u32,
 }
 
 impl DetectionContext {
@@ -58,8 +58,8 @@ impl DetectionContext {
         for rules in rules {
             rules.prefilter().serve(&mut scratch)?;
         }
-        let most = rules.iter().map(|rules| rules.rules().len()).max();
-        Ok(Self::with(scratch, most.unwrap_or(0)))
+        let max = rules.iter().map(|rules| rules.rules().len()).max();
+        Ok(Self::with(scratch, max.unwrap_or(0)))
     }
 
     fn with(scratch: Scratch, rules: usize) -> Self {
@@ -67,11 +67,11 @@ impl DetectionContext {
             evaluator: Evaluator::default(),
             scratch,
             candidates: RuleSet::with_capacity(rules),
-            fired: FiredRules::with_capacity(rules),
+            matched_rules: FiredRules::with_capacity(rules),
             blocked: RuleSet::with_capacity(rules),
             vars_changed: false,
-            no_place: false,
-            forgotten: 0,
+            list_full: false,
+            discarded_partials: 0,
         }
     }
 
@@ -221,7 +221,7 @@ impl PacketDetection<'_> {
     /// is left.
     fn reevaluate(&mut self, number: u32, grown: Option<Buffer>, buffers: &impl BufferSource) {
         let work = &self.context.evaluator.work;
-        let looks = |buffer| self.rules.rule(number).is_some_and(|rule| rule.looks_in(buffer));
+        let looks = |buffer| self.rules.rule(number).is_some_and(|rule| rule.inspects(buffer));
         if *self.action == FlowAction::Open && grown.is_none_or(looks) && work.charge(CANDIDATE_COST) {
             return self.evaluate(number, buffers);
         }
@@ -236,7 +236,7 @@ impl PacketDetection<'_> {
 
     /// Starts the evaluation of `rules` rules for new data of a message, and charges the work. Returns false if no work
     /// budget is left.
-    pub fn begin_piece(&self, units: u32, rules: usize) -> bool {
+    pub fn start_evaluation(&self, units: u32, rules: usize) -> bool {
         let rules = LOOKUP_COST.saturating_mul(rules as u32);
         *self.action == FlowAction::Open && self.context.evaluator.work.charge(units.saturating_add(rules))
     }
@@ -276,14 +276,14 @@ impl PacketDetection<'_> {
     pub fn evaluate_of_ports(
         &mut self,
         rules: &[(HeaderPrecheck, u32)],
-        left: &PortSelection,
+        remaining: &PortSelection,
         buffers: &impl BufferSource,
     ) {
-        match left {
+        match remaining {
             PortSelection::All => self.evaluate_prechecked(rules, buffers),
             PortSelection::Some(places) => {
-                let left = places.iter().filter_map(|&place| rules.get(usize::from(place)));
-                self.evaluate_prechecked(left, buffers);
+                let remaining = places.iter().filter_map(|&place| rules.get(usize::from(place)));
+                self.evaluate_prechecked(remaining, buffers);
             }
         }
     }
@@ -312,8 +312,8 @@ impl PacketDetection<'_> {
     pub fn evaluate_anomaly(&mut self, rules: &[(u32, Option<Toward>)], buffers: &impl BufferSource) {
         self.context.evaluator.is_usual = true;
         for &(rule, toward) in rules {
-            let is_about = toward.is_none_or(|toward| toward == self.ends.toward);
-            if *self.action == FlowAction::Open && is_about && self.context.evaluator.work.charge(CANDIDATE_COST) {
+            let is_concerned = toward.is_none_or(|toward| toward == self.ends.toward);
+            if *self.action == FlowAction::Open && is_concerned && self.context.evaluator.work.charge(CANDIDATE_COST) {
                 self.evaluate(rule, buffers);
             }
         }
@@ -399,7 +399,7 @@ impl PacketDetection<'_> {
             && let Some(partial) = partial.filter(is_far)
         {
             let fits = self.pending.add_partial(number, partial, self.lists);
-            self.context.forgotten += u32::from(!fits);
+            self.context.discarded_partials += u32::from(!fits);
         }
         answer
     }
@@ -449,7 +449,7 @@ impl PacketDetection<'_> {
     }
 
     fn add_pending(&mut self, number: u32) {
-        self.context.no_place |= !self.pending.add_pending(number, self.lists);
+        self.context.list_full |= !self.pending.add_pending(number, self.lists);
     }
 
     fn record_match(&mut self, number: u32) {
@@ -465,7 +465,7 @@ impl PacketDetection<'_> {
         // A rule below its rate may match again in this message, and each match counts.
         let is_after = signature.rate.is_some_and(|rate| rate.kind == RateKind::After);
         if !(is_after && counted == ThresholdResult::Below || self.may_match_again(rule)) {
-            self.context.no_place |= !self.pending.add_matched(number, self.lists);
+            self.context.list_full |= !self.pending.add_matched(number, self.lists);
         }
         match (counted, signature.action) {
             (ThresholdResult::Below, _) => {}
@@ -473,7 +473,7 @@ impl PacketDetection<'_> {
             (_, Action::Pass) => *self.action = FlowAction::Passed(Skipped::Rule),
             (counted, _) => {
                 let is_reported = counted == ThresholdResult::Reported && !signature.noalert;
-                self.context.fired.add(number, is_reported);
+                self.context.matched_rules.add(number, is_reported);
             }
         }
     }

@@ -65,7 +65,7 @@ impl Inspector<'_> {
         };
         let mut ends = seen.ends;
         ends.service = flow.service;
-        let mut asking = PacketDetection {
+        let mut detection = PacketDetection {
             rules,
             hosts: round.hosts,
             second: (round.now / 1_000_000_000) as u32,
@@ -80,7 +80,7 @@ impl Inspector<'_> {
             unknown: false,
             by_packet: true,
         };
-        asking.evaluate_all(of_event, &known);
-        asking.evaluate_blocked(&known);
+        detection.evaluate_all(of_event, &known);
+        detection.evaluate_blocked(&known);
     }
 }

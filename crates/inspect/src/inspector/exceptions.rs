@@ -62,8 +62,8 @@ const _: () = assert!(stream::EXCEPTIONS <= u32::BITS as usize);
 
 impl ExceptionSet {
     #[inline(always)]
-    pub fn add_if(&mut self, is_there: bool, exception: Exception) {
-        self.0 |= u32::from(is_there) << exception as u32;
+    pub fn add_if(&mut self, is_set: bool, exception: Exception) {
+        self.0 |= u32::from(is_set) << exception as u32;
     }
 
     #[cold]

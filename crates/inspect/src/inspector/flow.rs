@@ -168,13 +168,13 @@ impl FlowTable {
     /// Marks a flow as assured and accounts it to its source. Returns false, without effect, if the source has reached
     /// its quota.
     #[cold]
-    pub fn assure(&mut self, handle: FlowHandle) -> bool {
-        let left = self.flows.len() - self.assured;
+    pub fn mark_assured(&mut self, handle: FlowHandle) -> bool {
+        let remaining = self.flows.len() - self.assured;
         let Some((flow, place)) = self.get(handle) else {
             return false;
         };
         let source = flow.source;
-        if !self.quota.permits(source, 1, left) {
+        if !self.quota.permits(source, 1, remaining) {
             return false;
         }
         self.flows[place].reply_status = ReplyStatus::Assured;
@@ -226,8 +226,8 @@ impl FlowTable {
     pub fn get(&mut self, handle: FlowHandle) -> Option<(&mut FlowState, usize)> {
         let place = (handle.0 & ((1 << self.bits) - 1)) as usize;
         let flow = self.flows.get_mut(place)?;
-        let is_it = flow.is_open && flow.serial == handle.0 >> self.bits;
-        is_it.then_some((flow, place))
+        let is_match = flow.is_open && flow.serial == handle.0 >> self.bits;
+        is_match.then_some((flow, place))
     }
 
     /// Prefetches the first cache line of a flow before its packet is processed.
@@ -252,8 +252,8 @@ impl FlowTable {
             return;
         };
         flow.is_open = false;
-        let (standing, source) = (flow.reply_status, flow.source);
-        match standing {
+        let (status, source) = (flow.reply_status, flow.source);
+        match status {
             ReplyStatus::Assured => {
                 self.quota.release(source, 1);
                 self.assured -= 1;
@@ -320,7 +320,7 @@ impl ScanStates {
     }
 
     /// Resets the search state because a new message begins.
-    pub fn begin(&mut self, states: &mut [Option<u32>; 2], direction: usize) {
+    pub fn start(&mut self, states: &mut [Option<u32>; 2], direction: usize) {
         if let (Some(Some(pool)), Some(state)) = (self.0.get_mut(direction), states[direction]) {
             pool.reset(state);
         }

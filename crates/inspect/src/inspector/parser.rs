@@ -80,8 +80,8 @@ impl FlowParser {
             peer: hosts.client,
             port,
         };
-        let begins = matches!(self, Self::Unknown(recognise) if recognise.is_empty());
-        begins.then(|| store.expected.take(&ends, hosts.second)).flatten()
+        let starts = matches!(self, Self::Unknown(recognise) if recognise.is_empty());
+        starts.then(|| store.expected.take(&ends, hosts.second)).flatten()
     }
 
     /// Parses the next bytes of a stream between these hosts to a port of the server.

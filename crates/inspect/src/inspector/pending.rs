@@ -42,7 +42,7 @@ impl Default for PendingRules {
 impl PendingRules {
     /// Clears all rules and partial matches because a new message starts.
     #[inline(always)]
-    pub(super) fn begin(&mut self, lists: &mut PendingLists) {
+    pub(super) fn start(&mut self, lists: &mut PendingLists) {
         if self.any {
             self.clear(lists);
         }
@@ -64,7 +64,7 @@ impl PendingRules {
             return self.clear(lists);
         }
         self.matched.clear();
-        lists.unspeak(self.list);
+        lists.clear_matches(self.list);
     }
 
     #[cold]
@@ -282,10 +282,10 @@ impl PendingLists {
     }
 
     /// Clears the matched rules of a list.
-    fn unspeak(&mut self, list: u32) {
+    fn clear_matches(&mut self, list: u32) {
         if self.of(list).is_some() {
-            let spoken = self.half(list, Kind::Matched);
-            self.bits[spoken].fill(0);
+            let matched = self.half(list, Kind::Matched);
+            self.bits[matched].fill(0);
         }
     }
 
@@ -318,9 +318,9 @@ impl PendingLists {
         let first = from as usize / 64;
         for (place, word) in self.bits[half].iter_mut().enumerate().skip(first) {
             let below = if place == first { (1 << (from % 64)) - 1 } else { 0 };
-            let left = *word & !below;
-            if left != 0 {
-                let bit = left.trailing_zeros();
+            let remaining = *word & !below;
+            if remaining != 0 {
+                let bit = remaining.trailing_zeros();
                 *word &= !(1 << bit);
                 self.lists[list as usize].waiting -= 1;
                 return Some(place as u32 * 64 + bit);
@@ -349,7 +349,7 @@ mod tests {
         }
         assert_eq!((0..300).collect::<Vec<_>>(), taken);
         assert!(waiting.is_empty(&lists) && waiting.has_matched(299, &lists));
-        waiting.begin(&mut lists);
+        waiting.start(&mut lists);
         assert!(!waiting.has_matched(299, &lists) && lists.free.available() == 1);
     }
 
@@ -363,12 +363,12 @@ mod tests {
         assert_eq!(
             [true, false],
             [INLINE_RULES as u32 - 1, INLINE_RULES as u32].map(|last| {
-                other.begin(&mut lists);
+                other.start(&mut lists);
                 (0..=last).all(|rule| other.add_pending(rule, &mut lists))
             })
         );
         assert!(one.is_pending(19, &lists));
-        one.begin(&mut lists);
+        one.start(&mut lists);
         assert!(other.add_pending(200, &mut lists) && other.is_pending(0, &lists));
     }
 }

@@ -38,7 +38,7 @@ impl Inspector<'_> {
         }
         let source = Source::of(seen.ends.source, &self.hasher);
         flow.source = source;
-        if !self.flows.assure(handle) {
+        if !self.flows.mark_assured(handle) {
             return Err(Exception::SourceFull);
         }
         self.streams.set_source(stream, source);

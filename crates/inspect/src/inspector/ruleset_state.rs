@@ -87,9 +87,9 @@ pub(super) struct RulesetStates {
 }
 
 impl RulesetStates {
-    pub fn new(book: RulesetState) -> Self {
+    pub fn new(ruleset: RulesetState) -> Self {
         Self {
-            current: Box::new(book),
+            current: Box::new(ruleset),
             previous: None,
             switches: 0,
         }
@@ -105,7 +105,7 @@ impl RulesetStates {
     }
 
     /// Attaches a new flow to the current ruleset.
-    pub fn begin_flow(&mut self, flow: &mut FlowState, place: usize) {
+    pub fn start_flow(&mut self, flow: &mut FlowState, place: usize) {
         self.current.attach(flow, place);
     }
 
@@ -136,7 +136,7 @@ impl RulesetStates {
     #[cold]
     fn of_older(&mut self, flow: &mut FlowState, place: usize, now: u64) -> &mut RulesetState {
         let before = self.previous.as_ref();
-        let keeps = before.is_some_and(|(book, until)| book.generation == flow.generation && now < *until);
+        let keeps = before.is_some_and(|(ruleset, until)| ruleset.generation == flow.generation && now < *until);
         if !keeps {
             self.end_flow(flow);
             // Streams and parsers keep their state. Matched, partially matched and pending rules are forgotten, because
@@ -147,21 +147,21 @@ impl RulesetStates {
             self.switches += 1;
         }
         match &mut self.previous {
-            Some((book, _)) if keeps => book,
+            Some((ruleset, _)) if keeps => ruleset,
             _ => &mut self.current,
         }
     }
 
     /// Detaches a flow from its ruleset.
     pub fn end_flow(&mut self, flow: &mut FlowState) {
-        let before = self.previous.as_mut().map(|(book, _)| book);
-        let mut books = before.into_iter().chain([&mut self.current]);
-        match books.find(|book| book.generation == flow.generation) {
-            Some(book) => {
-                book.scans.close(&mut flow.scans);
-                let lists = &mut book.lists;
-                flow.pending.iter_mut().for_each(|waiting| waiting.begin(lists));
-                book.flows = book.flows.saturating_sub(1);
+        let before = self.previous.as_mut().map(|(ruleset, _)| ruleset);
+        let mut rulesets = before.into_iter().chain([&mut self.current]);
+        match rulesets.find(|ruleset| ruleset.generation == flow.generation) {
+            Some(ruleset) => {
+                ruleset.scans.close(&mut flow.scans);
+                let lists = &mut ruleset.lists;
+                flow.pending.iter_mut().for_each(|waiting| waiting.start(lists));
+                ruleset.flows = ruleset.flows.saturating_sub(1);
             }
             // The flow's search states were freed together with their pool.
             None => flow.scans = [None; 2],
@@ -171,23 +171,23 @@ impl RulesetStates {
     /// Pending lists of a generation's ruleset, or of the current ruleset if that generation has expired.
     pub fn lists(&self, generation: u32) -> &PendingLists {
         match &self.previous {
-            Some((book, _)) if book.generation == generation => &book.lists,
+            Some((ruleset, _)) if ruleset.generation == generation => &ruleset.lists,
             _ => &self.current.lists,
         }
     }
 
     /// Replaces the current ruleset for new flows; existing flows keep their ruleset until time `until` (in
     /// nanoseconds). Returns the predecessor of the replaced ruleset, which expires now.
-    pub fn replace(&mut self, book: Box<RulesetState>, until: u64) -> Option<Box<RulesetState>> {
-        let current = std::mem::replace(&mut self.current, book);
+    pub fn replace(&mut self, ruleset: Box<RulesetState>, until: u64) -> Option<Box<RulesetState>> {
+        let current = std::mem::replace(&mut self.current, ruleset);
         let before = self.previous.replace((current, until));
-        before.map(|(book, _)| book)
+        before.map(|(ruleset, _)| ruleset)
     }
 
     /// Returns the previous ruleset once no flow uses it or its time has expired.
     pub fn retire_rules(&mut self, now: u64) -> Option<Box<RulesetState>> {
-        let over = |(book, until): &mut (Box<RulesetState>, u64)| book.flows == 0 || now >= *until;
-        self.previous.take_if(over).map(|(book, _)| book)
+        let over = |(ruleset, until): &mut (Box<RulesetState>, u64)| ruleset.flows == 0 || now >= *until;
+        self.previous.take_if(over).map(|(ruleset, _)| ruleset)
     }
 }
 
@@ -205,8 +205,8 @@ impl Inspector<'_> {
 
     /// Replaces the current ruleset for new flows; existing flows keep their ruleset until time `until` (in
     /// nanoseconds). Returns an expired ruleset, which must be freed where a long operation is allowed.
-    pub fn replace_rules(&mut self, book: Box<RulesetState>, until: u64) -> Option<Box<RulesetState>> {
-        self.rulesets.replace(book, until)
+    pub fn replace_rules(&mut self, ruleset: Box<RulesetState>, until: u64) -> Option<Box<RulesetState>> {
+        self.rulesets.replace(ruleset, until)
     }
 
     /// Returns the previous ruleset once no flow uses it or its time has expired. The function must be called

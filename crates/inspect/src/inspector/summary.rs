@@ -36,7 +36,7 @@ impl Inspector<'_> {
 
     /// Initialises a new flow. `ends` contains the endpoints of the flow's first packet, with the client as the source.
     /// The time is in nanoseconds.
-    pub fn begin_flow(&mut self, handle: FlowHandle, ends: Endpoints, interface: u16, now: u64) {
+    pub fn start_flow(&mut self, handle: FlowHandle, ends: Endpoints, interface: u16, now: u64) {
         let number = self.next_number;
         if let Some((flow, _)) = self.flows.get(handle) {
             self.next_number += 1;
@@ -52,9 +52,9 @@ impl Inspector<'_> {
     }
 
     /// Restores the state of a flow that was evicted and is created again. A connection that a rule or an exception had
-    /// dropped stays dropped. `begins`: sequence numbers at which the data of client and server start, if the session
+    /// dropped stays dropped. `starts`: sequence numbers at which the data of client and server start, if the session
     /// has them.
-    pub fn resume_flow(&mut self, handle: FlowHandle, begins: Option<[u32; 2]>) {
+    pub fn resume_flow(&mut self, handle: FlowHandle, starts: Option<[u32; 2]>) {
         let Some((flow, _)) = self.flows.get(handle) else {
             return;
         };
@@ -63,23 +63,23 @@ impl Inspector<'_> {
         {
             flow.action = FlowAction::Dropped;
         }
-        if let Some(begins) = begins {
-            self.streams.set_initial(flow.stream, begins);
+        if let Some(starts) = starts {
+            self.streams.set_initial(flow.stream, starts);
         }
     }
 
     /// Logs the incomplete transactions of a flow, because no more data will arrive. The function must be called before
     /// the flow is removed.
-    pub fn log_unfinished(&mut self, handle: FlowHandle, tell: TransactionSink<'_>) {
+    pub fn log_unfinished(&mut self, handle: FlowHandle, report: TransactionSink<'_>) {
         if let Some((flow, _)) = self.flows.get(handle) {
-            let mut noting = TransactionRecorder {
+            let mut recorder = TransactionRecorder {
                 logged: LoggedProtocols::default(),
                 pool: &mut self.transactions,
                 pending: &mut flow.transactions,
                 flow: flow.summary.number,
-                sink: tell,
+                sink: report,
             };
-            noting.end();
+            recorder.end();
         }
     }
 }

@@ -181,7 +181,7 @@ impl Prefilter {
             out.protocol(*protocol);
             out.list(rules);
         }
-        self.unsearched.iter().for_each(|rules| out.list(rules));
+        self.without_pattern.iter().for_each(|rules| out.list(rules));
         Ok(out.0)
     }
 }
@@ -266,15 +266,15 @@ impl Reader<'_> {
         for _ in 0..self.number()? {
             unconditional.push((self.protocol()?, self.list()?));
         }
-        let mut unsearched: [Box<[u32]>; PatternClass::COUNT] = std::array::from_fn(|_| Box::default());
-        for rules in &mut unsearched {
+        let mut without_pattern: [Box<[u32]>; PatternClass::COUNT] = std::array::from_fn(|_| Box::default());
+        for rules in &mut without_pattern {
             *rules = self.list()?;
         }
         match self.0 {
             [] => Ok(Prefilter {
                 groups,
                 unconditional,
-                unsearched,
+                without_pattern,
                 fingerprint,
             }),
             _ => Err(CacheError::Content),

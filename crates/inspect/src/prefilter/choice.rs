@@ -94,12 +94,12 @@ fn chosen(signature: &Signature) -> Option<&Content> {
         Condition::Content(content) if usable(content) => Some(content),
         _ => None,
     });
-    let asked = contents
+    let required = contents
         .clone()
         .find(|content| content.fast != FastPattern::Unspecified);
-    let asked = begins_far(signature).or(asked);
+    let required = find_distant(signature).or(required);
     // Among equal contents, the first one is taken. `max_by_key` returns the last maximum, so the order is reversed.
-    asked.or_else(|| {
+    required.or_else(|| {
         contents
             .rev()
             .max_by_key(|content| (score(content, part(content)), part(content).len()))
@@ -108,9 +108,9 @@ fn chosen(signature: &Signature) -> Option<&Content> {
 
 /// A content of a stream or a file after which the next content may lie beyond the retained bytes. The rule must be
 /// evaluated when this content arrives, so that the position of the content is recorded.
-fn begins_far(signature: &Signature) -> Option<&Content> {
+fn find_distant(signature: &Signature) -> Option<&Content> {
     let is_far = |value: Option<Value>| matches!(value, Some(Value::Constant(bytes)) if bytes > RETAINED_BYTES);
-    let mut begins = None;
+    let mut distant = None;
     for condition in &signature.conditions {
         let Condition::Content(content) = condition else {
             continue;
@@ -121,9 +121,9 @@ fn begins_far(signature: &Signature) -> Option<&Content> {
             Buffer::Payload | Buffer::FileData | Buffer::HttpClientBody
         );
         match is_relative {
-            true if is_far(content.distance) || is_far(content.within) => return begins,
+            true if is_far(content.distance) || is_far(content.within) => return distant,
             true => {}
-            false => begins = Some(content).filter(|content| is_long && usable(content)),
+            false => distant = Some(content).filter(|content| is_long && usable(content)),
         }
     }
     None

@@ -31,7 +31,7 @@ pub struct PatternSet {
     literals: [Literals; PatternClass::COUNT],
     unconditional: Vec<(Protocol, Vec<u32>)>,
     /// Rules without a usable pattern, indexed by class.
-    unsearched: [Vec<u32>; PatternClass::COUNT],
+    without_pattern: [Vec<u32>; PatternClass::COUNT],
     /// Number of rules.
     rules: u32,
 }
@@ -42,7 +42,7 @@ impl PatternSet {
         let mut plan = PatternSet {
             literals: std::array::from_fn(|_| BTreeMap::new()),
             unconditional: Vec::new(),
-            unsearched: std::array::from_fn(|_| Vec::new()),
+            without_pattern: std::array::from_fn(|_| Vec::new()),
             rules: 0,
         };
         for (rule, signature) in (0..).zip(signatures) {
@@ -62,7 +62,7 @@ impl PatternSet {
                 }
                 PatternChoice::All(buffer) => {
                     for class in classes(signature, buffer) {
-                        plan.unsearched[class.index()].push(rule);
+                        plan.without_pattern[class.index()].push(rule);
                     }
                 }
                 PatternChoice::Event => {}
@@ -100,7 +100,7 @@ impl PatternSet {
                 .into_iter()
                 .map(|(protocol, rules)| (protocol, rules.into()))
                 .collect(),
-            unsearched: self.unsearched.map(Vec::into_boxed_slice),
+            without_pattern: self.without_pattern.map(Vec::into_boxed_slice),
             fingerprint,
         })
     }

@@ -112,9 +112,9 @@ fn quantifier(rest: &[u8]) -> (Times, &[u8]) {
                 return (Times::Once, rest);
             }
             // The quantifiers `{0,3}`, `{00}` and `{,3}` allow zero repetitions.
-            let least = inside.split(|&byte| byte == b',').next().unwrap_or_default();
-            let is_sure = least.iter().any(|byte| (b'1'..=b'9').contains(byte));
-            (if is_sure { Times::Some } else { Times::Any }, &after[end + 1..])
+            let min = inside.split(|&byte| byte == b',').next().unwrap_or_default();
+            let is_required = min.iter().any(|byte| (b'1'..=b'9').contains(byte));
+            (if is_required { Times::Some } else { Times::Any }, &after[end + 1..])
         }
         _ => return (Times::Once, rest),
     };

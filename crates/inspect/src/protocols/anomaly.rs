@@ -173,10 +173,10 @@ impl AnomalyCounts {
         self.tally.count(anomaly as usize)
     }
 
-    /// Reports the counts since the last report. `tell` receives the number of the anomaly and its count.
+    /// Reports the counts since the last report. `report` receives the number of the anomaly and its count.
     #[inline(always)]
-    pub fn report(&mut self, tell: impl FnMut(usize, u64)) {
-        self.tally.report(tell);
+    pub fn report(&mut self, report: impl FnMut(usize, u64)) {
+        self.tally.report(report);
     }
 
     /// Returns the anomalies since the last call, without repetitions; `None` for most packets.
@@ -222,19 +222,19 @@ mod tests {
     #[test]
     fn counts_are_told_once() {
         let mut counts = AnomalyCounts::default();
-        let told = |counts: &mut AnomalyCounts| {
-            let mut told = Vec::new();
-            counts.report(|anomaly, count| told.push((Anomaly::ALL[anomaly], count)));
-            told
+        let reported = |counts: &mut AnomalyCounts| {
+            let mut reported = Vec::new();
+            counts.report(|anomaly, count| reported.push((Anomaly::ALL[anomaly], count)));
+            reported
         };
-        assert_eq!(0, told(&mut counts).len());
+        assert_eq!(0, reported(&mut counts).len());
         counts.add(Anomaly::Nul);
         counts.add(Anomaly::LongOffer);
         counts.add(Anomaly::Nul);
-        assert_eq!(vec![(Anomaly::Nul, 2), (Anomaly::LongOffer, 1)], told(&mut counts));
+        assert_eq!(vec![(Anomaly::Nul, 2), (Anomaly::LongOffer, 1)], reported(&mut counts));
         counts.add(Anomaly::Nul);
-        assert_eq!(vec![(Anomaly::Nul, 1)], told(&mut counts));
-        assert_eq!((3, 0), (counts.of(Anomaly::Nul), told(&mut counts).len()));
+        assert_eq!(vec![(Anomaly::Nul, 1)], reported(&mut counts));
+        assert_eq!((3, 0), (counts.of(Anomaly::Nul), reported(&mut counts).len()));
     }
 
     #[test]

@@ -123,7 +123,7 @@ enum State {
 struct Blocks {
     types: usize,
     /// Remaining symbols of the block.
-    left: u32,
+    remaining: u32,
     current: usize,
     previous: usize,
 }
@@ -147,7 +147,7 @@ pub struct Brotli {
     before: [u8; 2],
     last: bool,
     /// Remaining bytes of the meta-block.
-    left: usize,
+    remaining: usize,
     blocks: [Blocks; 3],
     postfix: u32,
     direct: usize,
@@ -185,7 +185,7 @@ impl Brotli {
             at: 0,
             before: [0; 2],
             last: false,
-            left: 0,
+            remaining: 0,
             blocks: [Blocks::default(); 3],
             postfix: 0,
             direct: 0,
@@ -273,20 +273,24 @@ impl Brotli {
             State::WindowBits => self.window_bits(&mut io.reader),
             State::MetaBlock => self.meta_block(io),
             State::Uncompressed => {
-                let count = self.capacity(self.left, pages, io)?;
+                let count = self.capacity(self.remaining, pages, io)?;
                 let bytes = io.reader.bytes(count);
                 if bytes.is_empty() {
                     return Err(Stop::Input);
                 }
                 io.out[io.made..][..bytes.len()].copy_from_slice(bytes);
-                self.left -= bytes.len();
+                self.remaining -= bytes.len();
                 self.made(bytes.len(), pages, io);
-                Ok(if self.left > 0 { State::Uncompressed } else { State::End })
+                Ok(if self.remaining > 0 {
+                    State::Uncompressed
+                } else {
+                    State::End
+                })
             }
             State::Metadata(0) => Ok(State::End),
-            State::Metadata(left) => match io.reader.bytes(left).len() {
+            State::Metadata(remaining) => match io.reader.bytes(remaining).len() {
                 0 => Err(Stop::Input),
-                count => Ok(State::Metadata(left - count)),
+                count => Ok(State::Metadata(remaining - count)),
             },
             State::Trees { kind, at } => self.tree(kind, at, pages, io),
             State::End if !self.last => Ok(State::MetaBlock),

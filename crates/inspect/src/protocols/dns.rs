@@ -11,7 +11,7 @@ use crate::signature::Buffer;
 /// Maximum number of parsed questions of a message.
 pub const QUESTIONS: usize = 16;
 /// Number of retained bytes of a message over TCP. The questions are at the start of a message.
-pub const KEPT: usize = 512;
+pub const MAX_RETAINED: usize = 512;
 const HEADER: usize = 12;
 const JUMPS: usize = 16;
 
@@ -33,7 +33,7 @@ impl Dns {
             seen,
             sink,
         };
-        writer.begin(true);
+        writer.start(true);
         questions(bytes, false, &mut writer);
         writer.end();
         (self.handle, self.seen) = (writer.handle, writer.seen);
@@ -61,7 +61,7 @@ pub struct DnsStream {
     /// Number of received bytes of the length field and the message.
     at: usize,
     length: usize,
-    kept: [u8; KEPT],
+    kept: [u8; MAX_RETAINED],
 }
 
 impl Default for DnsStream {
@@ -70,7 +70,7 @@ impl Default for DnsStream {
             dns: Dns::default(),
             at: 0,
             length: 0,
-            kept: [0; KEPT],
+            kept: [0; MAX_RETAINED],
         }
     }
 }
@@ -85,15 +85,15 @@ impl DnsStream {
                 bytes = &bytes[1..];
             } else {
                 let taken = bytes.len().min(self.length + 2 - self.at);
-                if let Some(room) = self.kept.get_mut(self.at - 2..) {
-                    let fits = taken.min(room.len());
-                    room[..fits].copy_from_slice(&bytes[..fits]);
+                if let Some(capacity) = self.kept.get_mut(self.at - 2..) {
+                    let fits = taken.min(capacity.len());
+                    capacity[..fits].copy_from_slice(&bytes[..fits]);
                 }
                 self.at += taken;
                 bytes = &bytes[taken..];
             }
             if self.at >= 2 && self.at == self.length + 2 {
-                let (kept, cut) = (self.length.min(KEPT), self.length > KEPT);
+                let (kept, cut) = (self.length.min(MAX_RETAINED), self.length > MAX_RETAINED);
                 self.finish(store, kept, cut, sink);
             }
         }
@@ -114,7 +114,7 @@ impl DnsStream {
             seen,
             sink,
         };
-        writer.begin(true);
+        writer.start(true);
         questions(&self.kept[..kept], cut, &mut writer);
         writer.end();
         (self.dns.handle, self.dns.seen) = (writer.handle, writer.seen);
@@ -175,7 +175,7 @@ fn name<S: FnMut(Slot<'_>, MessageEvent)>(
     at: usize,
     writer: &mut MessageWriter<'_, S>,
 ) -> Result<usize, Wrong> {
-    let (mut at, mut begin, mut end, mut length, mut jumps) = (at, at, None, 0, 0);
+    let (mut at, mut start, mut end, mut length, mut jumps) = (at, at, None, 0, 0);
     loop {
         let byte = *message.get(at).ok_or(Wrong::End)?;
         match byte >> 6 {
@@ -196,10 +196,10 @@ fn name<S: FnMut(Slot<'_>, MessageEvent)>(
                 let target = usize::from(byte & 0x3f) << 8 | usize::from(low);
                 end = end.or(Some(at + 2));
                 jumps += 1;
-                if target >= begin || target < HEADER || jumps > JUMPS {
+                if target >= start || target < HEADER || jumps > JUMPS {
                     return Err(Wrong::Pointer);
                 }
-                (at, begin) = (target, target);
+                (at, start) = (target, target);
             }
             _ => return Err(Wrong::Pointer),
         }

@@ -103,8 +103,8 @@ impl Ftp {
     where
         S: FnMut(Slot<'_>, MessageEvent),
     {
-        let begin = line.bytes.len() - line.bytes.trim_ascii_start().len();
-        let words = &mut line.bytes[begin..];
+        let start = line.bytes.len() - line.bytes.trim_ascii_start().len();
+        let words = &mut line.bytes[start..];
         let end = words.iter().position(u8::is_ascii_whitespace).unwrap_or(words.len());
         // Commands are case-insensitive (RFC 959, section 5.3).
         words[..end].make_ascii_uppercase();
@@ -145,11 +145,11 @@ impl Ftp {
         let own = own.filter(|_| matches!(text.get(3), None | Some(b' ' | b'-')));
         let (code, text) = match own {
             Some(code) => {
-                let goes_on = text.get(3) == Some(&b'-');
+                let is_continued = text.get(3) == Some(&b'-');
                 match self.multiline {
                     // Lines within a multi-line reply may have other codes (RFC 959, section 4.2).
-                    Some(open) if goes_on || open != *code => {}
-                    _ => self.multiline = goes_on.then_some(*code),
+                    Some(open) if is_continued || open != *code => {}
+                    _ => self.multiline = is_continued.then_some(*code),
                 }
                 (*code, text.get(4..).unwrap_or_default().trim_ascii_start())
             }
@@ -164,9 +164,9 @@ impl Ftp {
             }
         }
         let inside = || {
-            let begin = text.iter().position(|&byte| byte == b'(').map_or(0, |at| at + 1);
+            let start = text.iter().position(|&byte| byte == b'(').map_or(0, |at| at + 1);
             let end = text.iter().rposition(|&byte| byte == b')').unwrap_or(text.len());
-            text.get(begin..end).unwrap_or_default()
+            text.get(start..end).unwrap_or_default()
         };
         // Passive mode: the server listens.
         let port = match own {
@@ -207,7 +207,7 @@ fn report<S: FnMut(Slot<'_>, MessageEvent)>(
         seen: AnomalySet::default(),
         sink,
     };
-    writer.begin(toward == Toward::Server);
+    writer.start(toward == Toward::Server);
     if let Some(handle) = writer.handle {
         writer.slots.set_whole(handle);
     }
@@ -229,12 +229,12 @@ fn report<S: FnMut(Slot<'_>, MessageEvent)>(
 
 /// Some servers omit the parentheses (RFC 1123, section 4.1.2.6).
 fn behind_text(text: &[u8]) -> &[u8] {
-    let begin = text.iter().position(u8::is_ascii_digit).unwrap_or(text.len());
-    let digits = text[begin..]
+    let start = text.iter().position(u8::is_ascii_digit).unwrap_or(text.len());
+    let digits = text[start..]
         .iter()
         .take_while(|byte| byte.is_ascii_digit() || **byte == b',')
         .count();
-    &text[begin..begin + digits]
+    &text[start..start + digits]
 }
 
 /// Expects the data connection between the two hosts of the control connection, and ignores the address in the command.

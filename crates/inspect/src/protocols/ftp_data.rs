@@ -30,7 +30,7 @@ impl FtpData {
         S: FnMut(Slot<'_>, MessageEvent),
         F: FnOnce(&mut MessageWriter<'_, S>),
     {
-        let begins = self.handle.is_none() && !self.seen.has(Anomaly::NoSlot);
+        let starts = self.handle.is_none() && !self.seen.has(Anomaly::NoSlot);
         let mut writer = MessageWriter {
             slots: &mut store.messages,
             counts: &mut store.anomalies,
@@ -38,8 +38,8 @@ impl FtpData {
             seen: self.seen,
             sink,
         };
-        if begins {
-            writer.begin(false);
+        if starts {
+            writer.start(false);
             let command: &[u8] = match self.transfer {
                 Transfer::Retrieve => b"RETR",
                 Transfer::Store => b"STOR",

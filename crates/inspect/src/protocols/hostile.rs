@@ -29,7 +29,7 @@ fn store() -> ParserPools {
 
 /// Parses bytes of one direction with one parser, in segments of `step` bytes.
 fn parse(parser: u8, toward: Toward, bytes: &[u8], step: usize) -> ParserOutput {
-    let (mut store, mut told) = (store(), ParserOutput::default());
+    let (mut store, mut reported) = (store(), ParserOutput::default());
     let mut sink = |slot: Slot<'_>, piece: MessageEvent| match piece {
         MessageEvent::Grew {
             buffer,
@@ -37,10 +37,10 @@ fn parse(parser: u8, toward: Toward, bytes: &[u8], step: usize) -> ParserOutput 
             complete,
         } => {
             let bytes = slot.buffer(buffer).bytes.get(fresh).unwrap_or_default();
-            told.buffers.entry(buffer).or_default().extend_from_slice(bytes);
-            *told.ends.entry(buffer).or_default() += usize::from(complete);
+            reported.buffers.entry(buffer).or_default().extend_from_slice(bytes);
+            *reported.ends.entry(buffer).or_default() += usize::from(complete);
         }
-        MessageEvent::Anomaly(anomaly) => told.anomalies.push(anomaly),
+        MessageEvent::Anomaly(anomaly) => reported.anomalies.push(anomaly),
         MessageEvent::End => {}
     };
     let (mut client, mut server) = (ClientHello::default(), TlsServer::default());
@@ -75,9 +75,9 @@ fn parse(parser: u8, toward: Toward, bytes: &[u8], step: usize) -> ParserOutput 
     assert_eq!([8, 16, 4, 1, 1, 1], free, "everything came back");
     // The number of times that a buffer was completed must not depend on the segmentation. Buffers that were never
     // completed are ignored.
-    told.ends.retain(|_, count| *count > 0);
-    told.buffers.retain(|_, bytes| !bytes.is_empty());
-    told
+    reported.ends.retain(|_, count| *count > 0);
+    reported.buffers.retain(|_, bytes| !bytes.is_empty());
+    reported
 }
 
 /// Parses bytes. The first byte selects the parser, and the second byte the segment size.
@@ -134,9 +134,9 @@ pub fn http(mut bytes: &[u8]) {
     };
     let mut store = ParserPools::new(&capacity);
     let pages = store.inflaters.pages();
-    let (mut http, mut credit) = (Http::default(), WorkTokens::default());
-    while let Some((&begin, rest)) = bytes.split_first() {
-        let (piece, rest) = rest.split_at(rest.len().min(usize::from(begin & 0x7f)));
+    let (mut http, mut tokens) = (Http::default(), WorkTokens::default());
+    while let Some((&start, rest)) = bytes.split_first() {
+        let (piece, rest) = rest.split_at(rest.len().min(usize::from(start & 0x7f)));
         bytes = rest;
         let mut searched = 0;
         let mut sink = |_: Slot<'_>, piece: MessageEvent| {
@@ -144,12 +144,12 @@ pub fn http(mut bytes: &[u8]) {
                 searched += fresh.len();
             }
         };
-        let begun = store.work.begin(credit, piece.len());
-        match begin & 0x80 {
+        let started = store.work.start(tokens, piece.len());
+        match start & 0x80 {
             0 => http.request(&mut store, piece, &mut sink),
             _ => http.response(&mut store, piece, &mut sink),
         };
-        credit = store.work.end(begun);
+        tokens = store.work.end(started);
         // Decoded bytes may exceed the budget by one step. A body is searched in two buffers, and header fields in several.
         assert!(searched <= 2 * (PACKET_BUDGET as usize + 4096) + 4096, "{searched}");
     }

@@ -153,7 +153,7 @@ impl Http {
                         // tunnel, so these requests are parsed.
                         self.request.no_body(pool, &mut writer);
                     } else {
-                        self.request.body_begins(true, pool, &mut writer);
+                        self.request.start_body(true, pool, &mut writer);
                     }
                 }
                 Some(Event::End) => self.request.finish(pool, &mut writer),
@@ -224,7 +224,7 @@ impl Http {
                 self.tunnel = true;
             }
         } else {
-            self.response.body_begins(false, pool, writer);
+            self.response.start_body(false, pool, writer);
         }
     }
 

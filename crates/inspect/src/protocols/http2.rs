@@ -53,7 +53,7 @@ struct Half {
     stream: u32,
     length: u32,
     /// Number of remaining bytes of the frame, of its padding, and of the bytes before its content.
-    left: u32,
+    remaining: u32,
     padding: u32,
     before: u32,
     /// Whether the next byte is the pad length.
@@ -69,8 +69,8 @@ struct Half {
 }
 
 impl Half {
-    fn begin(&mut self, preface: usize) {
-        (self.preface, self.dead, self.left, self.padding, self.before) = (preface, false, 0, 0, 0);
+    fn start(&mut self, preface: usize) {
+        (self.preface, self.dead, self.remaining, self.padding, self.before) = (preface, false, 0, 0, 0);
         (self.padded, self.open, self.budget) = (false, false, FIELDS);
         self.frame.clear();
         self.block.clear();
@@ -88,7 +88,7 @@ impl Default for Half {
             flags: 0,
             stream: 0,
             length: 0,
-            left: 0,
+            remaining: 0,
             padding: 0,
             before: 0,
             padded: false,
@@ -109,7 +109,7 @@ struct Stream {
     id: u32,
     http: Http,
     /// For the request and the response: whether the header was received, and whether the message has ended.
-    begun: [bool; 2],
+    started: [bool; 2],
     ended: [bool; 2],
 }
 
@@ -178,8 +178,8 @@ impl Http2 {
                 .and_then(|place| store.connections.all.get_mut(place as usize))
             {
                 Some(connection) => {
-                    connection.sides[0].begin(PREFACE.len());
-                    connection.sides[1].begin(0);
+                    connection.sides[0].start(PREFACE.len());
+                    connection.sides[1].start(0);
                     connection.latest = [0; 2];
                 }
                 None => {
@@ -241,7 +241,7 @@ impl Connection {
                 let taken = bytes.len().min(side.frame.remaining_capacity());
                 side.frame.extend(bytes[..taken].iter().copied());
                 if side.frame.is_full() {
-                    self.frame_begins(store, toward, sink);
+                    self.start_frame(store, toward, sink);
                 }
                 taken
             } else {
@@ -249,7 +249,7 @@ impl Connection {
             };
             bytes = &bytes[taken..];
             let side = &self.sides[toward as usize];
-            if side.frame.is_full() && side.left == 0 && !side.dead {
+            if side.frame.is_full() && side.remaining == 0 && !side.dead {
                 self.frame_ends(store, shared, toward, sink);
             }
         }
@@ -269,7 +269,7 @@ impl Connection {
     }
 
     /// Handles the header of a frame (section 4.1).
-    fn frame_begins<S>(&mut self, store: &mut ParserPools, toward: Toward, sink: &mut S)
+    fn start_frame<S>(&mut self, store: &mut ParserPools, toward: Toward, sink: &mut S)
     where
         S: FnMut(Slot<'_>, MessageEvent),
     {
@@ -280,7 +280,7 @@ impl Connection {
         };
         (side.kind, side.flags) = (kind, flags);
         side.length = u32::from_be_bytes([0, a, b, c]);
-        side.left = side.length;
+        side.remaining = side.length;
         side.stream = u32::from_be_bytes([d & 0x7f, e, f, g]);
         side.padded = matches!(kind, DATA | HEADERS | PUSH_PROMISE) && flags & PADDED != 0;
         side.padding = 0;
@@ -300,7 +300,7 @@ impl Connection {
             side.promise = kind == PUSH_PROMISE;
             side.block.clear();
         }
-        if side.left < u32::from(side.padded) + side.before {
+        if side.remaining < u32::from(side.padded) + side.before {
             self.fail(store, toward, Anomaly::BadFrame, sink);
         }
     }
@@ -312,9 +312,9 @@ impl Connection {
     {
         let side = &mut self.sides[toward as usize];
         if std::mem::take(&mut side.padded) {
-            side.left -= 1;
+            side.remaining -= 1;
             side.padding = bytes[0].into();
-            if side.padding + side.before > side.left {
+            if side.padding + side.before > side.remaining {
                 self.fail(store, toward, Anomaly::BadFrame, sink);
             }
             return 1;
@@ -322,18 +322,18 @@ impl Connection {
         if side.before > 0 {
             let taken = bytes.len().min(side.before as usize);
             side.before -= taken as u32;
-            side.left -= taken as u32;
+            side.remaining -= taken as u32;
             return taken;
         }
-        let content = side.left.saturating_sub(side.padding) as usize;
+        let content = side.remaining.saturating_sub(side.padding) as usize;
         if content == 0 {
-            let taken = bytes.len().min(side.left as usize);
-            side.left -= taken as u32;
-            side.padding = side.padding.min(side.left);
+            let taken = bytes.len().min(side.remaining as usize);
+            side.remaining -= taken as u32;
+            side.padding = side.padding.min(side.remaining);
             return taken;
         }
         let taken = bytes.len().min(content);
-        side.left -= taken as u32;
+        side.remaining -= taken as u32;
         let (kind, id) = (side.kind, side.stream);
         match kind {
             HEADERS | PUSH_PROMISE | CONTINUATION if side.block.try_extend_from_slice(&bytes[..taken]).is_err() => {
@@ -353,7 +353,7 @@ impl Connection {
             return;
         };
         let place = toward as usize;
-        if !stream.begun[place] || stream.ended[place] {
+        if !stream.started[place] || stream.ended[place] {
             return;
         }
         self.latest[place] = id;
@@ -383,8 +383,8 @@ impl Connection {
         let side = &mut self.sides[toward as usize];
         side.frame.clear();
         // The budget grows only by whole frames, so that it does not depend on the segmentation.
-        let earned = (side.length as usize + 9) * RATIO;
-        side.budget = side.budget.saturating_add(earned).min(16 * FIELDS);
+        let added = (side.length as usize + 9) * RATIO;
+        side.budget = side.budget.saturating_add(added).min(16 * FIELDS);
         let (kind, flags, id) = (side.kind, side.flags, side.stream);
         match kind {
             HEADERS | PUSH_PROMISE | CONTINUATION if flags & END_HEADERS != 0 => {
@@ -468,7 +468,7 @@ impl Connection {
             let Some(stream) = self.stream(store, toward, id, sink) else {
                 return;
             };
-            stream.begun[toward as usize] = true;
+            stream.started[toward as usize] = true;
             store.messages.stream = id;
             let host = [&b"Host: "[..], &authority, b"\r\n"];
             match toward {
@@ -541,7 +541,7 @@ impl Connection {
             return;
         };
         let place = toward as usize;
-        if std::mem::replace(&mut stream.ended[place], true) || !stream.begun[place] {
+        if std::mem::replace(&mut stream.ended[place], true) || !stream.started[place] {
             return;
         }
         self.latest[place] = id;

@@ -339,10 +339,10 @@ impl Inflater {
                 return self.give_up(bytes, anomaly, odd);
             }
             // Decode one byte more than allowed, to detect whether the limit is exceeded.
-            let room = STEP.min(usize::try_from((allowed - self.layer.made).saturating_add(1)).unwrap_or(STEP));
+            let capacity = STEP.min(usize::try_from((allowed - self.layer.made).saturating_add(1)).unwrap_or(STEP));
             let step = match self.layer.format {
-                Format::Brotli => self.brotli_step(&mut pool.pages, &bytes[used..], room),
-                _ => self.deflate_step(&bytes[used..], room),
+                Format::Brotli => self.brotli_step(&mut pool.pages, &bytes[used..], capacity),
+                _ => self.deflate_step(&bytes[used..], capacity),
             };
             used += step.taken;
             self.layer.made += step.made.len() as u64;

@@ -170,7 +170,7 @@ pub(super) fn length(bytes: &[u8]) -> Option<(usize, &[u8])> {
 }
 
 /// Compares the start of a direction with a word, ignoring case. Returns `then` if the word matches.
-fn begins(bytes: &[u8], with: &[u8], then: Confidence) -> Confidence {
+fn starts(bytes: &[u8], with: &[u8], then: Confidence) -> Confidence {
     let common = bytes.len().min(with.len());
     match bytes[..common].eq_ignore_ascii_case(&with[..common]) {
         true if common == with.len() => then,
@@ -218,12 +218,12 @@ const METHODS: [&[u8]; 14] = [
 /// HTTP/0.9, 1.0 and 1.1.
 fn http(head: &Head<'_>) -> Confidence {
     let (toward, full) = (head.toward, head.bytes.len() >= MAX_HEAD);
-    let Some(begin) = head.bytes.iter().position(|&byte| byte != b'\r' && byte != b'\n') else {
+    let Some(start) = head.bytes.iter().position(|&byte| byte != b'\r' && byte != b'\n') else {
         return NeedMore;
     };
-    let head = &head.bytes[begin..];
+    let head = &head.bytes[start..];
     if toward == Toward::Client {
-        return begins(head, b"HTTP/", Certain);
+        return starts(head, b"HTTP/", Certain);
     }
     let Some(end) = head.iter().position(|&byte| !is_token(byte)) else {
         return if head.len() <= 32 { NeedMore } else { NoMatch };
@@ -252,11 +252,11 @@ fn http(head: &Head<'_>) -> Confidence {
             match &rest[blanks..] {
                 [] => NeedMore,
                 _ if blanks == 0 => NoMatch,
-                version => begins(version, b"HTTP/", Certain),
+                version => starts(version, b"HTTP/", Certain),
             }
         }
         // Many protocols start with two words. Only a target with an `http` scheme is distinctive.
-        target => begins(target, b"http", Certain),
+        target => starts(target, b"http", Certain),
     }
 }
 
@@ -274,8 +274,8 @@ fn http2(head: &Head<'_>) -> Confidence {
         (Toward::Client, bytes) => {
             let settings = [Some(0), None, None, Some(4), None, Some(0), Some(0), Some(0), Some(0)];
             let is_whole = bytes.get(2).is_none_or(|length| length.is_multiple_of(6));
-            let begins = head.first && is_whole && bytes.get(4).is_none_or(|flags| *flags == 0);
-            binary::pattern(bytes, &settings, if begins { Certain } else { Likely })
+            let starts = head.first && is_whole && bytes.get(4).is_none_or(|flags| *flags == 0);
+            binary::pattern(bytes, &settings, if starts { Certain } else { Likely })
         }
     }
 }

@@ -38,9 +38,9 @@ impl HelloBuffer {
         }
         let mut at = offset;
         // Fill the gap before each overlapping range with bytes of the frame.
-        for &(begin, behind) in &self.ranges {
-            if at < begin.min(end) {
-                self.bytes[at..begin.min(end)].copy_from_slice(&data[at - offset..begin.min(end) - offset]);
+        for &(start, behind) in &self.ranges {
+            if at < start.min(end) {
+                self.bytes[at..start.min(end)].copy_from_slice(&data[at - offset..start.min(end) - offset]);
             }
             at = at.max(behind);
         }
@@ -48,14 +48,14 @@ impl HelloBuffer {
             self.bytes[at..end].copy_from_slice(&data[at - offset..]);
         }
         let (mut from, mut to) = (offset, end);
-        self.ranges.retain(|&mut (begin, behind)| {
-            let joins = begin <= to && behind >= from;
+        self.ranges.retain(|&mut (start, behind)| {
+            let joins = start <= to && behind >= from;
             if joins {
-                (from, to) = (from.min(begin), to.max(behind));
+                (from, to) = (from.min(start), to.max(behind));
             }
             !joins
         });
-        let place = self.ranges.partition_point(|&(begin, _)| begin < from);
+        let place = self.ranges.partition_point(|&(start, _)| start < from);
         self.ranges.try_insert(place, (from, to)).is_ok()
     }
 
@@ -63,7 +63,7 @@ impl HelloBuffer {
     fn whole(&self) -> usize {
         self.ranges
             .first()
-            .filter(|(begin, _)| *begin == 0)
+            .filter(|(start, _)| *start == 0)
             .map_or(0, |(_, end)| *end)
     }
 }
@@ -228,11 +228,11 @@ mod tests {
             bytes: [0; MAX_HELLO],
             ranges: ArrayVec::new(),
         };
-        let wholes = parts.map(|(from, to)| {
+        let complete = parts.map(|(from, to)| {
             assert!(flight.take(from, &whole[from..to]));
             flight.whole()
         });
-        assert_eq!([0, 2, 2, 2, 8, 10, 10], wholes);
+        assert_eq!([0, 2, 2, 2, 8, 10, 10], complete);
         assert!(flight.take(3, b"XXXXXXXXX"));
         assert_eq!(b"abcdefghijXX", &flight.bytes[..flight.whole()]);
         assert!(!flight.take(MAX_HELLO, b"x"));

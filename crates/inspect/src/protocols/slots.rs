@@ -122,11 +122,11 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    fn new(rooms: &[(Buffer, u32)]) -> Self {
+    fn new(capacities: &[(Buffer, u32)]) -> Self {
         let (mut places, mut bytes) = ([(0, 0); BUFFERS], 0);
-        for &(buffer, room) in rooms {
-            places[buffer as usize] = (bytes, room);
-            bytes += room;
+        for &(buffer, capacity) in capacities {
+            places[buffer as usize] = (bytes, capacity);
+            bytes += capacity;
         }
         Self { places, bytes }
     }
@@ -299,8 +299,8 @@ impl Slots {
     pub fn slot(&self, handle: SlotHandle) -> Option<Slot<'_>> {
         let state = self.states.get(handle.index as usize)?;
         (state.open && state.serial == handle.serial).then(|| {
-            let begin = handle.index as usize * self.layout.bytes as usize;
-            let bytes = &self.bytes[begin..begin + self.layout.bytes as usize];
+            let start = handle.index as usize * self.layout.bytes as usize;
+            let bytes = &self.bytes[start..start + self.layout.bytes as usize];
             Slot(Some(Open {
                 layout: &self.layout,
                 state,
@@ -343,14 +343,14 @@ impl Slots {
 
     pub(super) fn field(&mut self, handle: SlotHandle, buffer: Buffer) -> Option<FieldMut<'_>> {
         let state = self.states.get_mut(handle.index as usize)?;
-        let (begin, room) = self.layout.places[buffer as usize];
-        let begin = handle.index as usize * self.layout.bytes as usize + begin as usize;
+        let (start, capacity) = self.layout.places[buffer as usize];
+        let start = handle.index as usize * self.layout.bytes as usize + start as usize;
         let open = state.open && state.serial == handle.serial;
         open.then(|| FieldMut {
             field: &mut state.fields[buffer as usize],
             dirty: &mut state.dirty,
             bit: 1 << buffer as u64,
-            bytes: &mut self.bytes[begin..begin + room as usize],
+            bytes: &mut self.bytes[start..start + capacity as usize],
         })
     }
 
@@ -455,19 +455,19 @@ impl FieldMut<'_> {
     /// Appends bytes to a window, which moves on when it is full. Returns the number of appended bytes, and whether the
     /// window is full.
     pub fn slide(&mut self, bytes: &[u8]) -> (usize, bool) {
-        let room = self.bytes.len();
-        if self.field.written as usize == room {
-            let keep = room / 2;
-            self.bytes.copy_within(room - keep.., 0);
-            self.field.base += (room - keep) as u64;
+        let capacity = self.bytes.len();
+        if self.field.written as usize == capacity {
+            let keep = capacity / 2;
+            self.bytes.copy_within(capacity - keep.., 0);
+            self.field.base += (capacity - keep) as u64;
             (self.field.written, self.field.shown, self.field.reported) = (keep as u32, keep as u32, keep as u32);
         }
         let written = self.field.written as usize;
-        let fits = bytes.len().min(room - written);
+        let fits = bytes.len().min(capacity - written);
         self.bytes[written..written + fits].copy_from_slice(&bytes[..fits]);
         self.field.written += fits as u32;
         self.show();
-        (fits, self.field.written as usize == room)
+        (fits, self.field.written as usize == capacity)
     }
 }
 
@@ -501,26 +501,26 @@ impl<'a> Slot<'a> {
 
     /// Content of a buffer; empty if the message does not have it.
     pub fn buffer(&self, buffer: Buffer) -> FieldView<'a> {
-        const NOTHING: FieldView = FieldView {
+        const EMPTY: FieldView = FieldView {
             bytes: &[],
             base: 0,
             complete: false,
             truncated: false,
         };
         let Some(Open { layout, state, bytes }) = self.0 else {
-            return NOTHING;
+            return EMPTY;
         };
         let buffer = match buffer {
             Buffer::HttpClientBody if state.client => Buffer::FileData,
-            Buffer::HttpClientBody => return NOTHING,
+            Buffer::HttpClientBody => return EMPTY,
             other => other,
         };
-        let (begin, field) = (
+        let (start, field) = (
             layout.places[buffer as usize].0 as usize,
             &state.fields[buffer as usize],
         );
         FieldView {
-            bytes: &bytes[begin..begin + field.shown as usize],
+            bytes: &bytes[start..start + field.shown as usize],
             base: field.base,
             complete: field.complete || state.whole,
             truncated: field.truncated,

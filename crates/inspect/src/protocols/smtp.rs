@@ -130,7 +130,7 @@ struct MailSession {
     /// Whether the current text continues an earlier part of its line.
     continued: bool,
     /// Whether `DATA` was sent, but no line of the message yet.
-    asked: bool,
+    required: bool,
     /// Whether the server's last reply line is incomplete.
     in_reply: bool,
     /// Remaining bytes of a chunk (RFC 3030), and whether it is the last chunk.
@@ -162,7 +162,7 @@ impl MailSession {
         if bytes.is_empty() || self.state == State::Opaque {
             return;
         }
-        let begins = self.handle.is_none() && !self.seen.has(Anomaly::NoSlot);
+        let starts = self.handle.is_none() && !self.seen.has(Anomaly::NoSlot);
         let mut writer = MessageWriter {
             slots: &mut store.messages,
             counts: &mut store.anomalies,
@@ -170,8 +170,8 @@ impl MailSession {
             seen: self.seen,
             sink,
         };
-        if begins {
-            writer.begin(false);
+        if starts {
+            writer.start(false);
         }
         while let Some(&first) = bytes.first()
             && self.state != State::Opaque
@@ -180,12 +180,12 @@ impl MailSession {
                 self.state = if first == 22 { State::Opaque } else { State::Commands };
                 continue;
             }
-            let room = self.line.remaining_capacity();
-            let most = match self.chunk {
+            let capacity = self.line.remaining_capacity();
+            let max = match self.chunk {
                 0 => bytes.len(),
-                left => bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX)),
+                remaining => bytes.len().min(usize::try_from(remaining).unwrap_or(usize::MAX)),
             };
-            let window = &bytes[..most.min(room)];
+            let window = &bytes[..max.min(capacity)];
             let end = window.iter().position(|&byte| byte == b'\n').map(|end| end + 1);
             let taken = end.unwrap_or(window.len());
             let _ = self.line.try_extend_from_slice(&window[..taken]);
@@ -213,8 +213,8 @@ impl MailSession {
     /// Parses replies. The server refuses a message if it does not answer `DATA` with 354.
     fn replies(&mut self, bytes: &[u8]) {
         for &byte in bytes {
-            if !self.in_reply && self.asked && matches!(byte, b'4' | b'5') && self.line.is_empty() {
-                (self.state, self.asked) = (State::Commands, false);
+            if !self.in_reply && self.required && matches!(byte, b'4' | b'5') && self.line.is_empty() {
+                (self.state, self.required) = (State::Commands, false);
             }
             self.in_reply = byte != b'\n';
         }
@@ -232,7 +232,7 @@ impl MailSession {
             }
             return;
         }
-        self.asked = false;
+        self.required = false;
         if !chunk && !continued && text == b"." {
             return self.message_ends(w);
         }
@@ -250,37 +250,37 @@ impl MailSession {
     }
 
     fn command<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, line: &[u8], w: &mut MessageWriter<'_, S>) {
-        let begins = |word: &[u8]| line.len() >= word.len() && line[..word.len()].eq_ignore_ascii_case(word);
+        let starts = |word: &[u8]| line.len() >= word.len() && line[..word.len()].eq_ignore_ascii_case(word);
         // The value ends at the next blank; parameters may follow it (RFC 5321, section 4.1.1.11).
         let value = |word: &[u8]| {
             let rest = line[word.len()..].trim_ascii_start();
             let end = rest.iter().position(|&byte| byte == b' ').unwrap_or(rest.len());
             &rest[..end]
         };
-        let mut tell = |buffer, value: &[u8]| {
+        let mut report = |buffer, value: &[u8]| {
             w.clear(buffer);
             w.append(buffer, value);
             w.complete(&[buffer]);
             w.flush();
         };
         match () {
-            () if begins(b"HELO ") || begins(b"EHLO ") => tell(Buffer::SmtpHelo, line[5..].trim_ascii()),
-            () if begins(b"MAIL FROM:") => {
-                tell(Buffer::SmtpMailFrom, value(b"MAIL FROM:"));
+            () if starts(b"HELO ") || starts(b"EHLO ") => report(Buffer::SmtpHelo, line[5..].trim_ascii()),
+            () if starts(b"MAIL FROM:") => {
+                report(Buffer::SmtpMailFrom, value(b"MAIL FROM:"));
             }
-            () if begins(b"RCPT TO:") => tell(Buffer::SmtpRecipient, value(b"RCPT TO:")),
+            () if starts(b"RCPT TO:") => report(Buffer::SmtpRecipient, value(b"RCPT TO:")),
             () if line.trim_ascii().eq_ignore_ascii_case(b"DATA") => {
-                self.message_begins();
-                self.asked = true;
+                self.start_message();
+                self.required = true;
             }
-            () if begins(b"BDAT ") => self.chunk_begins(&line[5..], w),
+            () if starts(b"BDAT ") => self.start_chunk(&line[5..], w),
             () if line.trim_ascii().eq_ignore_ascii_case(b"STARTTLS") => self.state = State::StartTls,
             () => {}
         }
     }
 
     /// `BDAT 1000`, `BDAT 86 LAST` (RFC 3030, section 2).
-    fn chunk_begins<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, value: &[u8], w: &mut MessageWriter<'_, S>) {
+    fn start_chunk<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, value: &[u8], w: &mut MessageWriter<'_, S>) {
         let value = value.trim_ascii();
         let end = value.iter().position(|&byte| byte == b' ').unwrap_or(value.len());
         let size = std::str::from_utf8(&value[..end])
@@ -289,7 +289,7 @@ impl MailSession {
         self.last = value[end..].trim_ascii().eq_ignore_ascii_case(b"LAST");
         self.chunk = size.unwrap_or(0);
         if !self.chunked {
-            self.message_begins();
+            self.start_message();
             self.chunked = true;
         }
         if self.chunk == 0 && self.last {
@@ -297,13 +297,13 @@ impl MailSession {
         }
     }
 
-    fn message_begins(&mut self) {
+    fn start_message(&mut self) {
         self.boundaries.clear();
         (self.chunked, self.chunk_continued) = (false, false);
-        self.part_begins();
+        self.start_part();
     }
 
-    fn part_begins(&mut self) {
+    fn start_part(&mut self) {
         self.state = State::Header;
         (self.encoding, self.multipart) = (Encoding::Plain, false);
         self.field.clear();
@@ -341,7 +341,7 @@ impl MailSession {
         self.boundaries.truncate(if closes { place } else { place + 1 });
         match closes {
             true => self.state = State::Between,
-            false => self.part_begins(),
+            false => self.start_part(),
         }
         true
     }
@@ -370,14 +370,14 @@ impl MailSession {
             return;
         };
         let (name, value) = (field[..colon].trim_ascii(), field[colon + 1..].trim_ascii());
-        let begins = |word: &[u8]| value.len() >= word.len() && value[..word.len()].eq_ignore_ascii_case(word);
+        let starts = |word: &[u8]| value.len() >= word.len() && value[..word.len()].eq_ignore_ascii_case(word);
         if name.eq_ignore_ascii_case(b"content-transfer-encoding") {
             self.encoding = match () {
-                () if begins(b"base64") => Encoding::Base64,
-                () if begins(b"quoted-printable") => Encoding::QuotedPrintable,
+                () if starts(b"base64") => Encoding::Base64,
+                () if starts(b"quoted-printable") => Encoding::QuotedPrintable,
                 () => Encoding::Plain,
             };
-        } else if name.eq_ignore_ascii_case(b"content-type") && begins(b"multipart/") && !self.multipart {
+        } else if name.eq_ignore_ascii_case(b"content-type") && starts(b"multipart/") && !self.multipart {
             let Some(boundary) = boundary_of(value) else { return };
             self.multipart = true;
             if self.boundaries.try_push(boundary).is_err() {
@@ -448,10 +448,10 @@ fn base64(byte: u8) -> Option<u32> {
 /// `boundary="…"` of a Content-Type.
 fn boundary_of(value: &[u8]) -> Option<ArrayVec<u8, MAX_BOUNDARY>> {
     let name = b"boundary=";
-    let begin = value
+    let start = value
         .windows(name.len())
         .position(|part| part.eq_ignore_ascii_case(name))?;
-    let rest = &value[begin + name.len()..];
+    let rest = &value[start + name.len()..];
     let boundary = match rest.strip_prefix(b"\"") {
         Some(quoted) => quoted.split(|&byte| byte == b'"').next()?,
         None => rest.split(|&byte| b"; \t".contains(&byte)).next()?,

@@ -134,7 +134,7 @@ impl ClientHello {
         }
         // The hello is parsed completely even if the budget is exhausted; without budget, only the hello's rules are skipped.
         store.work.charge(HASHED * bytes.len() as u32);
-        let begins = (self.header == 0 || self.bare) && self.step == Step::Kind && self.need == 1;
+        let starts = (self.header == 0 || self.bare) && self.step == Step::Kind && self.need == 1;
         let (handle, seen) = (self.handle, self.seen);
         let mut writer = MessageWriter {
             slots: &mut store.names,
@@ -143,8 +143,8 @@ impl ClientHello {
             seen,
             sink,
         };
-        if begins && handle.is_none() {
-            writer.begin(true);
+        if starts && handle.is_none() {
+            writer.start(true);
         }
         for &byte in bytes {
             let wrong = match self.header {
@@ -273,7 +273,7 @@ impl ClientHello {
     fn listed(&mut self, step: Step, size: u32, behind: (Step, u32)) -> bool {
         match self.list {
             0 => self.next(behind.0, behind.1),
-            left if left < size => true,
+            remaining if remaining < size => true,
             _ => {
                 self.list -= size;
                 self.next(step, size)
@@ -285,7 +285,7 @@ impl ClientHello {
     fn rest(&mut self) -> bool {
         match self.extension {
             0 => self.next(Step::ExtensionKind, 2),
-            left => self.next(Step::Skip, left),
+            remaining => self.next(Step::Skip, remaining),
         }
     }
 

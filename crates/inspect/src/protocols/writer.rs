@@ -15,7 +15,7 @@ pub(super) struct MessageWriter<'a, S> {
 
 impl<S: FnMut(Slot<'_>, MessageEvent)> MessageWriter<'_, S> {
     /// Starts a new message, and releases the slot of the preceding message.
-    pub fn begin(&mut self, client: bool) {
+    pub fn start(&mut self, client: bool) {
         self.release();
         self.seen = AnomalySet::default();
         self.handle = self.slots.allocate(client);
@@ -90,18 +90,18 @@ impl<S: FnMut(Slot<'_>, MessageEvent)> MessageWriter<'_, S> {
         if buffer == Buffer::FileData
             && let Some(handle) = self.handle
         {
-            self.slots.file_begins(handle);
+            self.slots.start_file(handle);
         }
     }
 
     /// Writes the separator between the preceding value of a list and the next value.
     pub fn join(&mut self, buffer: Buffer) {
-        let mut begun = false;
+        let mut started = false;
         self.edit(buffer, |written| {
-            begun = !written.is_empty();
+            started = !written.is_empty();
             written.len()
         });
-        if begun {
+        if started {
             self.push(buffer, b", ");
         }
     }

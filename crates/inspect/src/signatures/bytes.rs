@@ -83,14 +83,14 @@ fn tail(
         (false, None) => order.unwrap_or(NumberFormat::Big),
         (false, Some(_)) => return Err(RuleError::MissingPart("string")),
     };
-    let most = match (tail.number.form, draft.dialect) {
+    let max = match (tail.number.form, draft.dialect) {
         (NumberFormat::Text(_), Dialect::Suricata) => 23,
         (NumberFormat::Text(_), _) => 10,
         (_, Dialect::Suricata) => 8,
         _ => 4,
     };
-    let least = u8::from(of != NumberOption::Jump);
-    if tail.number.count < least || tail.number.count > most {
+    let min = u8::from(of != NumberOption::Jump);
+    if tail.number.count < min || tail.number.count > max {
         return Err(RuleError::OutOfRange(count.into()));
     }
     Ok(tail)
@@ -249,12 +249,12 @@ pub(super) fn buffer_length(draft: &mut SignatureDraft, value: &str) -> Result<(
                     negated,
                 })
             };
-            let (least, most) = (*bytes.start(), *bytes.end());
-            if let Some(at) = least.checked_sub(1) {
+            let (min, max) = (*bytes.start(), *bytes.end());
+            if let Some(at) = min.checked_sub(1) {
                 draft.push_search(end(at, false), true)?;
             }
-            if most < u32::MAX {
-                draft.push_search(end(most, true), true)?;
+            if max < u32::MAX {
+                draft.push_search(end(max, true), true)?;
             }
             Ok(())
         }

@@ -152,16 +152,16 @@ pub(super) fn rawbytes(draft: &mut SignatureDraft) -> Result<(), RuleError> {
 
 /// Lowest and highest constant that a position may have.
 const FORWARD: (i64, i64) = (0, u32::MAX as i64);
-const BOTH_WAYS: (i64, i64) = (-(u32::MAX as i64), u32::MAX as i64);
+const SIGNED_RANGE: (i64, i64) = (-(u32::MAX as i64), u32::MAX as i64);
 
 fn position(
     draft: &mut SignatureDraft,
     text: &str,
-    (least, most): (i64, i64),
+    (min, max): (i64, i64),
     place: fn(&mut Content) -> &mut Option<Value>,
 ) -> Result<(), RuleError> {
     let value = draft.value(text)?;
-    if matches!(value, Value::Constant(number) if number < least || number > most) {
+    if matches!(value, Value::Constant(number) if number < min || number > max) {
         return Err(RuleError::OutOfRange(text.into()));
     }
     match place(draft.content()?).replace(value) {
@@ -179,7 +179,7 @@ pub(super) fn depth(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleE
 }
 
 pub(super) fn distance(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {
-    position(draft, value, BOTH_WAYS, |content| &mut content.distance)
+    position(draft, value, SIGNED_RANGE, |content| &mut content.distance)
 }
 
 pub(super) fn within(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleError> {

@@ -114,7 +114,7 @@ pub enum RuleError {
     #[error("{0:?} is not a port")]
     NotAPort(Box<str>),
     #[error("{0:?} excludes everything")]
-    NothingLeft(Box<str>),
+    EmptySet(Box<str>),
     #[error("{0:?} negates a list that already contains negations")]
     NestedNegation(Box<str>),
     #[error("lists, variables and negations are nested too deep")]

@@ -69,16 +69,16 @@ impl<'v> HeaderParser<'v> {
         let action = action(first).map_err(|why| (first.into(), why))?;
         let name = *words.get(1).ok_or_else(|| (text.into(), RuleError::NotAHeader))?;
         let (protocol, services, flow) = self.protocol(name).map_err(|why| (name.into(), why))?;
-        let (source, destination, both_ways) = match words[..] {
+        let (source, destination, bidirectional) = match words[..] {
             // Snort 3 rules may omit addresses and ports if the service is sufficient.
             [_, _] if self.dialect == Dialect::Snort3 => (Side::default(), Side::default(), false),
             [_, _, from, from_ports, arrow, to, to_ports] => {
-                let both_ways = match arrow {
+                let bidirectional = match arrow {
                     "->" => false,
                     "<>" => true,
                     _ => return Err((arrow.into(), RuleError::Direction(arrow.into()))),
                 };
-                (self.side(from, from_ports)?, self.side(to, to_ports)?, both_ways)
+                (self.side(from, from_ports)?, self.side(to, to_ports)?, bidirectional)
             }
             _ => return Err((text.into(), RuleError::NotAHeader)),
         };
@@ -90,7 +90,7 @@ impl<'v> HeaderParser<'v> {
                 protocol,
                 source,
                 destination,
-                both_ways,
+                bidirectional,
                 services,
             },
         })
@@ -155,7 +155,7 @@ impl<'v> HeaderParser<'v> {
 
 /// Splits at blanks; a list in brackets is one word, even if it contains blanks.
 fn words(text: &str) -> Vec<&str> {
-    let (mut depth, mut begin, mut words) = (0_i32, None, Vec::new());
+    let (mut depth, mut start, mut words) = (0_i32, None, Vec::new());
     for (place, byte) in text.bytes().enumerate() {
         match byte {
             b'[' => depth += 1,
@@ -163,11 +163,11 @@ fn words(text: &str) -> Vec<&str> {
             _ => {}
         }
         if byte.is_ascii_whitespace() && depth <= 0 {
-            words.extend(begin.take().map(|begin| &text[begin..place]));
+            words.extend(start.take().map(|start| &text[start..place]));
         } else {
-            begin.get_or_insert(place);
+            start.get_or_insert(place);
         }
     }
-    words.extend(begin.map(|begin| &text[begin..]));
+    words.extend(start.map(|start| &text[start..]));
     words
 }

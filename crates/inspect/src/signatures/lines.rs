@@ -24,7 +24,7 @@ pub(super) fn rules(text: &[u8], dialect: Dialect, commented: &mut usize) -> Vec
             continue;
         }
         // A rule without an end must not include the following rules, so the rule ends before this line.
-        if open.is_some() && begins_rule(trimmed) {
+        if open.is_some() && starts_rule(trimmed) {
             rules.extend(open.take());
         }
         if trimmed.is_empty() && dialect == Dialect::Snort3 {
@@ -32,7 +32,7 @@ pub(super) fn rules(text: &[u8], dialect: Dialect, commented: &mut usize) -> Vec
         }
         if let Some(comment) = trimmed.strip_prefix('#') {
             skipped_until = (dialect == Dialect::Snort3 && comment.starts_with("begin")).then_some("#end");
-            *commented += usize::from(begins_rule(comment.trim_start_matches(['#', ' ', '\t'])));
+            *commented += usize::from(starts_rule(comment.trim_start_matches(['#', ' ', '\t'])));
             continue;
         }
         if dialect == Dialect::Snort3 && open.is_none() && trimmed.starts_with("/*") {
@@ -63,7 +63,7 @@ pub(super) fn rules(text: &[u8], dialect: Dialect, commented: &mut usize) -> Vec
     rules
 }
 
-fn begins_rule(line: &str) -> bool {
+fn starts_rule(line: &str) -> bool {
     let Some((action, rest)) = line.split_once([' ', '\t']) else {
         return false;
     };

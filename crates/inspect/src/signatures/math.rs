@@ -28,14 +28,14 @@ pub(super) fn math(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleEr
         }
     }
     let count = count.ok_or(RuleError::MissingPart("bytes"))?;
-    let most = if text.is_some() { 10 } else { 4 };
+    let max = if text.is_some() { 10 } else { 4 };
     // Suricata supports longer binary numbers than Snort.
-    let most = if draft.dialect == Dialect::Suricata {
-        most.max(8)
+    let max = if draft.dialect == Dialect::Suricata {
+        max.max(8)
     } else {
-        most
+        max
     };
-    if count == 0 || count > most {
+    if count == 0 || count > max {
         return Err(RuleError::OutOfRange(format!("bytes {count}").into()));
     }
     if mask == Some(0) {

@@ -8,13 +8,13 @@ use crate::signature::Id;
 /// Parses the identifier of a rule before all other options, so that a refusal can state it.
 pub(super) fn id<'a>(options: &[RuleOption<'a>]) -> Result<Id, (&'a str, RuleError)> {
     let value = |name: &str| options.iter().find(|option| option.name == name);
-    let number = |name, unsaid| match value(name) {
+    let number = |name, default| match value(name) {
         Some(option) => option
             .value
             .ok_or(RuleError::MissingValue)
             .and_then(range::number)
             .map_err(|why| (option.name, why)),
-        None => unsaid,
+        None => default,
     };
     Ok(Id {
         generator: number("gid", Ok(1))?,

@@ -223,15 +223,15 @@ pub(super) fn stream_size(draft: &mut SignatureDraft, value: &str) -> Result<(),
         }
     };
     let counted = values(draft, &size, LONG)?.plain::<u32>(LONG)?;
-    let most = match *counted.end() {
+    let max = match *counted.end() {
         u32::MAX => u32::MAX,
-        most => most.checked_sub(1).ok_or(RuleError::NeverTrue)?,
+        max => max.checked_sub(1).ok_or(RuleError::NeverTrue)?,
     };
     push(
         draft,
         Condition::StreamSize {
             by,
-            bytes: counted.start().saturating_sub(1)..=most,
+            bytes: counted.start().saturating_sub(1)..=max,
         },
     )
 }

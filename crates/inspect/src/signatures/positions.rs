@@ -27,7 +27,7 @@ pub(super) fn resolve_positions<'a>(
         if used.any(|value| matches!(value, Value::Extracted(place) if place >= extracted)) {
             return Err((option, RuleError::UsedBeforeExtracted));
         }
-        extracted += u8::from(is_kept(&step.condition));
+        extracted += u8::from(is_stored(&step.condition));
         match step.condition {
             Condition::Content(content) => {
                 check(&content).map_err(|why| (option, why))?;
@@ -91,7 +91,7 @@ fn anchor(steps: &mut [Step]) -> Result<(), (usize, RuleError)> {
             if let Some(relative) = relative {
                 *relative = false;
             } else if let Condition::Content(content) = &mut step.condition {
-                from_begin(content).map_err(|why| (number, why))?;
+                from_start(content).map_err(|why| (number, why))?;
             }
         }
         if moves {
@@ -102,11 +102,11 @@ fn anchor(steps: &mut [Step]) -> Result<(), (usize, RuleError)> {
 }
 
 /// Converts `distance` and `within` of a content to positions from the start of the buffer.
-fn from_begin(content: &mut Content) -> Result<(), RuleError> {
+fn from_start(content: &mut Content) -> Result<(), RuleError> {
     if content.distance.is_none() && content.within.is_none() {
         return Ok(());
     }
-    not_mixed(content)?;
+    check_not_mixed(content)?;
     let (distance, within) = (content.distance.take(), content.within.take());
     (content.offset, content.depth) = match (distance, within) {
         // The part of the range before the start of the buffer is removed.
@@ -120,10 +120,10 @@ fn from_begin(content: &mut Content) -> Result<(), RuleError> {
     Ok(())
 }
 
-fn not_mixed(content: &Content) -> Result<(), RuleError> {
-    let from_begin = content.offset.is_some() || content.depth.is_some();
+fn check_not_mixed(content: &Content) -> Result<(), RuleError> {
+    let from_start = content.offset.is_some() || content.depth.is_some();
     let from_match = content.distance.is_some() || content.within.is_some();
-    if from_begin && from_match {
+    if from_start && from_match {
         Err(RuleError::MixedPositions)
     } else {
         Ok(())
@@ -131,7 +131,7 @@ fn not_mixed(content: &Content) -> Result<(), RuleError> {
 }
 
 fn check(content: &Content) -> Result<(), RuleError> {
-    not_mixed(content)?;
+    check_not_mixed(content)?;
     let placed = [content.offset, content.depth, content.distance, content.within]
         .iter()
         .any(Option::is_some);
@@ -143,18 +143,18 @@ fn check(content: &Content) -> Result<(), RuleError> {
     {
         return Err(RuleError::OutOfRange(format!("fast_pattern {first},{count}").into()));
     }
-    for room in [content.depth, content.within] {
-        if let Some(Value::Constant(room)) = room
-            && room < content.bytes.len() as i64
+    for capacity in [content.depth, content.within] {
+        if let Some(Value::Constant(capacity)) = capacity
+            && capacity < content.bytes.len() as i64
         {
-            return Err(RuleError::NoRoom(room));
+            return Err(RuleError::NoRoom(capacity));
         }
     }
     Ok(())
 }
 
 /// Whether the condition stores a value in a variable.
-fn is_kept(condition: &Condition) -> bool {
+fn is_stored(condition: &Condition) -> bool {
     matches!(condition, Condition::ByteExtract(_) | Condition::ByteMath(_))
 }
 
@@ -234,7 +234,7 @@ pub(super) fn is_resolved(conditions: &[Condition]) -> bool {
             Value::Extracted(place) => place < extracted,
             Value::Constant(_) => true,
         });
-        extracted += u8::from(is_kept(condition));
+        extracted += u8::from(is_stored(condition));
         let buffer = buffer(condition);
         let follows = !is_relative(condition) || (last.is_some() && last == buffer);
         if moves(condition) {

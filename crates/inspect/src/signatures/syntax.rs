@@ -23,13 +23,13 @@ pub(super) fn parts(text: &str) -> Result<(&str, &str), RuleError> {
 /// Whether the rule continues on the next line.
 pub(super) fn is_unfinished(text: &str) -> bool {
     let Some((_, rest)) = text.split_once('(') else {
-        return begins_long_header(text);
+        return starts_long_header(text);
     };
     !rest.trim_end().ends_with(')') || !unquoted(rest).1
 }
 
 /// Whether a header continues because its opening parenthesis is on a later line.
-fn begins_long_header(text: &str) -> bool {
+fn starts_long_header(text: &str) -> bool {
     text.split_whitespace()
         .next()
         .is_some_and(|word| super::header::action(word).is_ok())
@@ -55,12 +55,12 @@ fn unquoted(text: &str) -> (Vec<(usize, u8)>, bool) {
 fn cut(text: &str, separator: u8) -> Result<Vec<&str>, &str> {
     let (outside, closed) = unquoted(text);
     let mut parts = Vec::new();
-    let mut begin = 0;
+    let mut start = 0;
     for (place, _) in outside.into_iter().filter(|(_, byte)| *byte == separator) {
-        parts.push(text[begin..place].trim());
-        begin = place + 1;
+        parts.push(text[start..place].trim());
+        start = place + 1;
     }
-    let last = text[begin..].trim();
+    let last = text[start..].trim();
     parts.push(last);
     if closed { Ok(parts) } else { Err(last) }
 }

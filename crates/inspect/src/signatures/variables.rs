@@ -117,10 +117,10 @@ impl Variables {
         if set.any {
             set.within.clear();
         } else if set.within.is_empty() && set.without.is_empty() {
-            return Err(RuleError::NothingLeft(text.into()));
+            return Err(RuleError::EmptySet(text.into()));
         }
         if set.without.iter().any(|net| net.prefix_len() == 0) {
-            return Err(RuleError::NothingLeft(text.into()));
+            return Err(RuleError::EmptySet(text.into()));
         }
         Ok(Addresses {
             within: set.within.into(),
@@ -179,7 +179,7 @@ impl Variables {
         }
         let ranges = subtract(joined(within), &joined(without));
         match ranges.as_slice() {
-            [] => Err(RuleError::NothingLeft(text.into())),
+            [] => Err(RuleError::EmptySet(text.into())),
             [all] if *all == (0..=u16::MAX) => Ok(Ports::default()),
             _ => Ok(Ports(ranges.into())),
         }
@@ -244,7 +244,7 @@ impl AddressSet {
         match (other.any || other.within.is_empty(), other.without.is_empty()) {
             (false, true) => self.without.extend(other.within),
             (true, false) => self.within.extend(other.without),
-            (true, true) => return Err(RuleError::NothingLeft(text.into())),
+            (true, true) => return Err(RuleError::EmptySet(text.into())),
             (false, false) => return Err(RuleError::NestedNegation(text.into())),
         }
         Ok(())
@@ -297,14 +297,14 @@ fn list(text: &str) -> Result<Option<Vec<&str>>, RuleError> {
         return Ok(None);
     };
     let inner = inner.strip_suffix(']').ok_or(RuleError::UnclosedList)?;
-    let (mut depth, mut begin, mut parts) = (0_i32, 0, Vec::new());
+    let (mut depth, mut start, mut parts) = (0_i32, 0, Vec::new());
     for (place, byte) in inner.bytes().enumerate() {
         match byte {
             b'[' => depth += 1,
             b']' => depth -= 1,
             b',' if depth == 0 => {
-                parts.push(&inner[begin..place]);
-                begin = place + 1;
+                parts.push(&inner[start..place]);
+                start = place + 1;
             }
             _ => {}
         }
@@ -312,7 +312,7 @@ fn list(text: &str) -> Result<Option<Vec<&str>>, RuleError> {
             return Err(RuleError::UnclosedList);
         }
     }
-    parts.push(&inner[begin..]);
+    parts.push(&inner[start..]);
     if depth == 0 {
         Ok(Some(parts))
     } else {
@@ -357,22 +357,22 @@ fn joined(mut ranges: Vec<RangeInclusive<u16>>) -> Vec<RangeInclusive<u16>> {
 }
 
 fn subtract(from: Vec<RangeInclusive<u16>>, holes: &[RangeInclusive<u16>]) -> Vec<RangeInclusive<u16>> {
-    let mut left = Vec::new();
+    let mut remaining = Vec::new();
     for range in from {
         let (mut first, last) = (u32::from(*range.start()), u32::from(*range.end()));
         for hole in holes {
-            let (begin, end) = (u32::from(*hole.start()), u32::from(*hole.end()));
-            if end < first || begin > last {
+            let (start, end) = (u32::from(*hole.start()), u32::from(*hole.end()));
+            if end < first || start > last {
                 continue;
             }
-            if begin > first {
-                left.push(first as u16..=(begin - 1) as u16);
+            if start > first {
+                remaining.push(first as u16..=(start - 1) as u16);
             }
             first = end + 1;
         }
         if first <= last {
-            left.push(first as u16..=last as u16);
+            remaining.push(first as u16..=last as u16);
         }
     }
-    left
+    remaining
 }

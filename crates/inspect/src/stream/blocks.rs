@@ -52,7 +52,7 @@ pub(super) enum Comparison {
     /// All bytes are retained, and some differ.
     Differ,
     /// Some bytes can't be compared, because they are no longer retained.
-    Gone,
+    NotRetained,
 }
 
 /// The blocks of all directions, and their limits.
@@ -190,14 +190,14 @@ impl<'m> Blocks<'m> {
     /// the bytes queued after the gap could never be released.
     pub(super) fn is_source_full(&self, side: &Half, has: usize, needed: usize, ahead: bool) -> bool {
         let reserve = if ahead { self.reserve } else { 0 };
-        let left = self.free.available().saturating_sub(reserve);
+        let remaining = self.free.available().saturating_sub(reserve);
         let source = Source(side.source);
         if self.sources.usage(source) as usize <= has {
             return false;
         }
-        match side.has_ahead() && !ahead {
+        match side.has_queued() && !ahead {
             true => self.sources.usage(source) as usize + needed > self.blocks.len() / 2 + 1,
-            false => !self.sources.permits(source, needed, left),
+            false => !self.sources.permits(source, needed, remaining),
         }
     }
 
@@ -331,13 +331,13 @@ impl<'m> Blocks<'m> {
                 let there = block.present[word] & mask;
                 let own = &block.bytes[place + range.start..place + range.end];
                 let first = (place + range.start) % WORD_BYTES;
-                let is_there = |bit: usize| there & 1 << (first + bit) != 0;
+                let is_set = |bit: usize| there & 1 << (first + bit) != 0;
                 match there {
                     0 => false,
                     _ if there == mask => *own != bytes[range],
                     _ => {
                         let both = own.iter().zip(&bytes[range]).enumerate();
-                        both.into_iter().any(|(bit, (own, byte))| is_there(bit) && own != byte)
+                        both.into_iter().any(|(bit, (own, byte))| is_set(bit) && own != byte)
                     }
                 }
             })
@@ -381,14 +381,14 @@ impl<'m> Blocks<'m> {
     }
 
     /// Distance from the direction's next byte to the first queued byte.
-    pub(super) fn first_ahead(&self, side: &Half) -> Option<u32> {
+    pub(super) fn first_queued(&self, side: &Half) -> Option<u32> {
         let (mut at, mut nearest) = (side.head, None);
         while let Some(block) = self.get(at) {
-            let begin = block.number << BLOCK_BITS;
+            let start = block.number << BLOCK_BITS;
             // Distance from the start of the block to the direction's next byte. Earlier bytes are ignored.
-            let old = side.next.wrapping_sub(begin) as i32;
+            let old = side.next.wrapping_sub(start) as i32;
             if let Some(place) = block.first(old.clamp(0, BLOCK as i32) as usize) {
-                let distance = begin.wrapping_add(place as u32).wrapping_sub(side.next);
+                let distance = start.wrapping_add(place as u32).wrapping_sub(side.next);
                 nearest = Some(nearest.map_or(distance, |nearest: u32| nearest.min(distance)));
             }
             at = block.after;
@@ -426,23 +426,23 @@ impl<'m> Blocks<'m> {
 
     /// Releases blocks of a reset connection, because no acknowledgement will release them. [`RETAINED_AFTER_RESET`]
     /// released bytes and the same number of queued bytes are kept. The stream ends at the last kept byte. Discarded
-    /// released bytes are [`Comparison::Gone`]: no other copy passes.
+    /// released bytes are [`Comparison::NotRetained`]: no other copy passes.
     pub(super) fn cut(&mut self, side: &mut Half) {
-        let most = RETAINED_AFTER_RESET as usize / BLOCK + 1;
-        if side.blocks as usize <= most {
+        let max = RETAINED_AFTER_RESET as usize / BLOCK + 1;
+        if side.blocks as usize <= max {
             return;
         }
         let limit = side.next.wrapping_add(RETAINED_AFTER_RESET);
-        if side.has_ahead() && side.end.wrapping_sub(limit) as i32 > 0 {
+        if side.has_queued() && side.end.wrapping_sub(limit) as i32 > 0 {
             side.end = limit;
-            side.flags |= mark::FIN_AHEAD;
+            side.flags |= mark::FIN_QUEUED;
         }
         let mut at = side.head;
         while let Some(block) = self.get(at) {
-            let (begin, after) = (block.number << BLOCK_BITS, block.after);
-            let is_released = begin.wrapping_add(BLOCK as u32).wrapping_sub(side.next) as i32 <= 0;
+            let (start, after) = (block.number << BLOCK_BITS, block.after);
+            let is_released = start.wrapping_add(BLOCK as u32).wrapping_sub(side.next) as i32 <= 0;
             let from = if is_released { side.acked } else { side.next };
-            if begin.wrapping_sub(from) as i32 >= RETAINED_AFTER_RESET as i32 {
+            if start.wrapping_sub(from) as i32 >= RETAINED_AFTER_RESET as i32 {
                 self.release(side, at);
             }
             at = after;
@@ -515,7 +515,7 @@ mod tests {
                 blocks.acknowledged(side, before);
                 assert_eq!(1, blocks.taken());
                 side.next = (span << BLOCK_BITS) - 3;
-                assert_eq!(Some(10), blocks.first_ahead(side));
+                assert_eq!(Some(10), blocks.first_queued(side));
                 blocks.clear(side);
                 assert_eq!((0, 0, NONE), (side.blocks, blocks.taken(), side.head));
             });

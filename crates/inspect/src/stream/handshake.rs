@@ -19,7 +19,7 @@ pub(super) fn track_handshake(
     segment: &[u8],
     reach: u32,
 ) -> Option<SegmentKind> {
-    let brings = segment.len() > header.data || header.has(flag::FIN);
+    let has_payload = segment.len() > header.data || header.has(flag::FIN);
     if header.has(flag::RST) {
         return Some(reset(side, peer, own, windows, header, reach));
     }
@@ -30,10 +30,10 @@ pub(super) fn track_handshake(
         // The SYN-ACK answers the SYN of a new connection between the same ports, so the old connection has ended.
         let anew = header.has(flag::ACK) && answers(peer, header.acknowledgment);
         if !side.has(mark::OPEN) || (anew && initial != side.initial) {
-            side.begin(initial);
+            side.start(initial);
             windows.forget(side);
         } else if initial != side.initial {
-            if brings {
+            if has_payload {
                 return Some(SegmentKind::Exception(Exception::Handshake));
             }
             side.new_initial = initial;
@@ -50,7 +50,7 @@ pub(super) fn track_handshake(
         (true, false, true) => Exception::Handshake,
         _ => return None,
     };
-    Some(if brings {
+    Some(if has_payload {
         SegmentKind::Exception(open)
     } else {
         SegmentKind::Retransmission { rewritten: 0 }
@@ -75,7 +75,7 @@ fn window_scale(options: &[u8]) -> Option<u8> {
     loop {
         match *options.get(at)? {
             tcp::option::END => return None,
-            tcp::option::NOTHING => at += 1,
+            tcp::option::NO_OPERATION => at += 1,
             kind => {
                 let length = usize::from(*options.get(at + 1)?);
                 if kind == tcp::option::WINDOW_SCALE && length == 3 {
@@ -184,13 +184,13 @@ fn acknowledged(peer: &mut Half, windows: &mut Windows<'_>, acknowledgment: u32)
 fn confirm_initial(peer: &mut Half, windows: &mut Windows<'_>, header: &Header) {
     let (syn, acknowledgment) = (header.has(flag::SYN), header.acknowledgment);
     let is = |initial: u32| acknowledgment == initial.wrapping_add(1);
-    let begins = match (peer.has(mark::OPEN), peer.has(mark::SETTLED)) {
+    let starts = match (peer.has(mark::OPEN), peer.has(mark::SETTLED)) {
         (false, _) => syn,
         (true, false) => is(peer.new_initial) || (syn && !is(peer.initial)),
         (true, true) => syn && answers(peer, acknowledgment),
     };
-    if begins {
-        peer.begin(acknowledgment.wrapping_sub(1));
+    if starts {
+        peer.start(acknowledgment.wrapping_sub(1));
         windows.forget(peer);
         return;
     }

@@ -177,7 +177,7 @@ impl Streams<'_> {
     #[inline]
     pub fn next_queued(&mut self, handle: StreamHandle, direction: Direction) -> Option<QueuedData> {
         let connection = connection(self.connections, self.capacity, handle)?;
-        if !connection.side(direction).has_ahead() {
+        if !connection.side(direction).has_queued() {
             return None;
         }
         let [forward, reverse] = &mut connection.sides;
@@ -194,7 +194,7 @@ impl Streams<'_> {
 
 #[cold]
 fn pop_queued(side: &mut Half, peer: &mut Half, windows: &mut Windows<'_>) -> Option<QueuedData> {
-    let length = windows.append_kept(side, peer.blocks);
+    let length = windows.append_queued(side, peer.blocks);
     if length == 0 {
         return None;
     }
@@ -216,9 +216,9 @@ fn advance(side: &mut Half, peer: &mut Half, length: usize) {
 /// Whether the stream has now reached a FIN that had arrived beyond a gap.
 #[inline(always)]
 fn finish(side: &mut Half) -> bool {
-    let ends = side.has(mark::FIN_AHEAD) && !side.has_ahead();
+    let ends = side.has(mark::FIN_QUEUED) && !side.has_queued();
     if ends {
-        side.flags = side.flags & !mark::FIN_AHEAD | mark::FINISHED;
+        side.flags = side.flags & !mark::FIN_QUEUED | mark::FINISHED;
     }
     ends
 }
@@ -234,15 +234,15 @@ fn out_of_order(
     segment: &mut [u8],
 ) -> SegmentKind {
     let length = segment.len() - header.data;
-    let begin = header.sequence.wrapping_sub(side.next);
-    if begin as usize + length > reach as usize {
+    let start = header.sequence.wrapping_sub(side.next);
+    if start as usize + length > reach as usize {
         return SegmentKind::Exception(Exception::OutOfWindow);
     }
     if length == 0 && !header.has(flag::FIN) {
         return SegmentKind::Retransmission { rewritten: 0 };
     }
     // A receiver may accept a whole segment even if only the start of the segment is within the window.
-    if begin > side.reach(side.next) {
+    if start > side.reach(side.next) {
         return SegmentKind::Exception(Exception::OutOfWindow);
     }
     if side.has(mark::FINISHED) {
@@ -254,7 +254,7 @@ fn out_of_order(
     }
     let end = header.sequence.wrapping_add(length as u32);
     let beyond = end.wrapping_sub(side.end) as i32;
-    if side.has(mark::FIN_AHEAD) && beyond > 0 {
+    if side.has(mark::FIN_QUEUED) && beyond > 0 {
         return SegmentKind::Exception(Exception::BeyondEnd);
     }
     let mut rewritten = 0;
@@ -275,7 +275,7 @@ fn out_of_order(
         side.end = end;
     }
     if header.has(flag::FIN) {
-        side.flags |= mark::FIN_AHEAD;
+        side.flags |= mark::FIN_QUEUED;
     }
     SegmentKind::OutOfOrder { rewritten }
 }
@@ -322,7 +322,7 @@ fn in_order(
     let fresh = length - known;
     if fresh > 0 {
         if side.has(mark::FINISHED) {
-            return behind_end(side, header, length);
+            return classify_behind_end(side, header, length);
         }
         if !windows.allocate(side) {
             return SegmentKind::Exception(Exception::NoMemory);
@@ -336,7 +336,7 @@ fn in_order(
         }
     }
     let now = fresh.min(windows.max_append());
-    if side.has_ahead() || now < fresh {
+    if side.has_queued() || now < fresh {
         match fill(side, peer, windows, header, segment, known) {
             Ok(differing) => rewritten += differing,
             Err(exception) => return SegmentKind::Exception(exception),
@@ -351,7 +351,7 @@ fn in_order(
         windows.append(side, &segment[from..from + now]);
         advance(side, peer, now);
     }
-    let ends = if side.has(mark::FIN_AHEAD) {
+    let ends = if side.has(mark::FIN_QUEUED) {
         finish(side)
     } else {
         let ends = header.has(flag::FIN) && !side.has(mark::FINISHED);
@@ -389,7 +389,7 @@ fn fill(
     let end = header.sequence.wrapping_add(length as u32);
     let beyond = end.wrapping_sub(side.end) as i32;
     if length > known {
-        if side.has(mark::FIN_AHEAD) && beyond > 0 {
+        if side.has(mark::FIN_QUEUED) && beyond > 0 {
             return Err(Exception::BeyondEnd);
         }
         if !windows.spill(side, peer.blocks, length - known) {
@@ -405,7 +405,7 @@ fn fill(
     if beyond >= 0 {
         side.end = end;
         if header.has(flag::FIN) {
-            side.flags |= mark::FIN_AHEAD;
+            side.flags |= mark::FIN_QUEUED;
         }
     }
     Ok(rewritten)
@@ -413,7 +413,7 @@ fn fill(
 
 /// Handles data at or after the FIN. A keep-alive probe with an acknowledged byte is harmless.
 #[cold]
-fn behind_end(side: &Half, header: &Header, length: usize) -> SegmentKind {
+fn classify_behind_end(side: &Half, header: &Header, length: usize) -> SegmentKind {
     let end = header
         .sequence
         .wrapping_add(length as u32 + u32::from(header.has(flag::FIN)));
@@ -435,7 +435,7 @@ fn retransmission(
 ) -> Option<usize> {
     let data = header.data..header.data + known;
     let mut rewritten = match windows.compare(side, header.sequence, &segment[data]) {
-        Comparison::Gone => return None,
+        Comparison::NotRetained => return None,
         Comparison::Same => 0,
         Comparison::Differ => patch(segment, header.data, |bytes| {
             windows.rewrite(side, header.sequence, &mut bytes[..known])

@@ -26,7 +26,7 @@ pub(super) mod mark {
     /// The last data of the connection was sent in this direction.
     pub const SENT_LAST: u8 = 0x20;
     /// The FIN has arrived beyond a gap; its sequence number is `end`.
-    pub const FIN_AHEAD: u8 = 0x40;
+    pub const FIN_QUEUED: u8 = 0x40;
     /// The receiver has advertised a window.
     pub const BOUNDED: u8 = 0x80;
 }
@@ -35,7 +35,7 @@ pub(super) mod mark {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// The start of the stream is unknown.
-    Unseen,
+    Unknown,
     /// The stream has begun; data may follow.
     Open,
     /// The FIN was released, so all bytes of the stream were received.
@@ -119,7 +119,7 @@ impl Half {
     }
 
     /// Begins the stream after this initial sequence number.
-    pub fn begin(&mut self, initial: u32) {
+    pub fn start(&mut self, initial: u32) {
         let start = initial.wrapping_add(1);
         (self.initial, self.next, self.acked, self.end) = (initial, start, start, start);
         (self.released, self.message, self.filled) = (0, 0, 0);
@@ -142,7 +142,7 @@ impl Half {
 
     /// Whether bytes are queued beyond a gap.
     #[inline(always)]
-    pub fn has_ahead(&self) -> bool {
+    pub fn has_queued(&self) -> bool {
         self.end != self.next
     }
 
@@ -189,7 +189,7 @@ impl Half {
             marks if marks & mark::RESET != 0 => State::Reset,
             marks if marks & mark::FINISHED != 0 => State::Finished,
             marks if marks & mark::OPEN != 0 => State::Open,
-            _ => State::Unseen,
+            _ => State::Unknown,
         }
     }
 }

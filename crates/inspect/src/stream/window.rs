@@ -149,13 +149,13 @@ impl<'m> Windows<'m> {
         ahead: bool,
     ) -> bool {
         let needed = self.blocks.needed(side, from, length);
-        let mut has_room = self.blocks.has_capacity(side, others, needed, ahead);
-        if !has_room && !side.has(mark::BOUNDED) {
+        let mut has_capacity = self.blocks.has_capacity(side, others, needed, ahead);
+        if !has_capacity && !side.has(mark::BOUNDED) {
             let window = side.unacknowledged().min(side.filled as usize);
             self.blocks.release_before(side, side.next.wrapping_sub(window as u32));
-            has_room = self.blocks.has_capacity(side, others, needed, ahead);
+            has_capacity = self.blocks.has_capacity(side, others, needed, ahead);
         }
-        has_room
+        has_capacity
     }
 
     /// Exception for a lack of blocks: [`Exception::SourceFull`] if other connections of the same source occupy the
@@ -201,7 +201,7 @@ impl<'m> Windows<'m> {
     /// Appends queued bytes after the direction's last released byte, at most to the end of a block and a buffer.
     /// Returns the number of appended bytes.
     #[cold]
-    pub(super) fn append_kept(&mut self, side: &mut Half, others: u32) -> usize {
+    pub(super) fn append_queued(&mut self, side: &mut Half, others: u32) -> usize {
         let length = self.blocks.run(side, side.next).len().min(self.keep);
         // Bytes that fill a gap are already in blocks, as are all unacknowledged bytes before them, so no additional
         // blocks are needed.
@@ -232,7 +232,7 @@ impl<'m> Windows<'m> {
         let (before, from) = self.before(side, sequence, known.len());
         let first = sequence.wrapping_add(from as u32);
         if !self.blocks.has(side, first, before - from) {
-            return Comparison::Gone;
+            return Comparison::NotRetained;
         }
         let here = self.here(side, sequence.wrapping_add(before as u32), known.len() - before);
         if here != Some(&known[before..]) || self.blocks.differs(side, first, &known[from..before]) {

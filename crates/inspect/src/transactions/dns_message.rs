@@ -134,8 +134,8 @@ pub fn kind(number: u16) -> String {
 }
 
 /// Data of a record; `None` if the message ends within it.
-fn data(bytes: &[u8], kind: u16, begin: usize, end: usize) -> Option<Option<String>> {
-    let data = bytes.get(begin..end)?;
+fn data(bytes: &[u8], kind: u16, start: usize, end: usize) -> Option<Option<String>> {
+    let data = bytes.get(start..end)?;
     Some(match kind {
         1 => data
             .first_chunk::<4>()
@@ -143,8 +143,8 @@ fn data(bytes: &[u8], kind: u16, begin: usize, end: usize) -> Option<Option<Stri
         28 => data
             .first_chunk::<16>()
             .map(|&address| Ipv6Addr::from(address).to_string()),
-        2 | 5 | 12 => name(bytes, begin).map(|(name, _)| name),
-        15 => name(bytes, begin + 2).map(|(name, _)| name),
+        2 | 5 | 12 => name(bytes, start).map(|(name, _)| name),
+        15 => name(bytes, start + 2).map(|(name, _)| name),
         16 => {
             let (mut text, mut rest) = (String::new(), data);
             while let Some((&length, more)) = rest.split_first() {
@@ -161,7 +161,7 @@ fn data(bytes: &[u8], kind: u16, begin: usize, end: usize) -> Option<Option<Stri
 /// Returns the name at offset `at`, and the offset of its end. A compression pointer must refer to a position before
 /// the name that contains it, so parsing terminates.
 fn name(bytes: &[u8], at: usize) -> Option<(String, usize)> {
-    let (mut at, mut begin, mut end, mut jumps) = (at, at, None, 0);
+    let (mut at, mut start, mut end, mut jumps) = (at, at, None, 0);
     let mut name = Vec::new();
     loop {
         let length = *bytes.get(at)?;
@@ -178,10 +178,10 @@ fn name(bytes: &[u8], at: usize) -> Option<(String, usize)> {
                 let target = usize::from(length & 0x3f) << 8 | usize::from(*bytes.get(at + 1)?);
                 end = end.or(Some(at + 2));
                 jumps += 1;
-                if target >= begin || jumps > JUMPS {
+                if target >= start || jumps > JUMPS {
                     return None;
                 }
-                (at, begin) = (target, target);
+                (at, start) = (target, target);
             }
             _ => return None,
         }
@@ -197,7 +197,7 @@ mod tests {
 
     use super::*;
 
-    const ANSWER: &[u8] =
+    const RESPONSE: &[u8] =
         b"\x12\x34\x81\x80\x00\x01\x00\x03\x00\x00\x00\x00\x03www\x07example\x04test\x00\x00\x01\x00\x01\
         \xc0\x0c\x00\x05\x00\x01\x00\x00\x00\x3c\x00\x06\x03alt\xc0\x10\
         \xc0\x2e\x00\x01\x00\x01\x00\x00\x00\x3c\x00\x04\xc6\x33\x64\x07\
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn answer_is_read_with_names_and_addresses() {
-        let message = Message::read(ANSWER).unwrap();
+        let message = Message::read(RESPONSE).unwrap();
         assert!(message.is_answer() && !message.is_cut);
         assert_eq!(
             (0x1234, 0, "NOERROR"),
@@ -230,10 +230,10 @@ mod tests {
     #[test]
     fn message_that_is_cut_gives_what_was_before() {
         for length in 0..HEADER {
-            assert_eq!(None, Message::read(&ANSWER[..length]));
+            assert_eq!(None, Message::read(&RESPONSE[..length]));
         }
-        for length in HEADER..ANSWER.len() {
-            let message = Message::read(&ANSWER[..length]).unwrap();
+        for length in HEADER..RESPONSE.len() {
+            let message = Message::read(&RESPONSE[..length]).unwrap();
             assert!(message.is_cut, "{length}");
             assert!(message.answers.len() < 3, "{length}");
         }
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn pointers_that_lead_nowhere_end() {
         for name in [&b"\xc0\x0c"[..], b"\xc0\xff", b"\x01a\xc0\x0c", b"\x41a"] {
-            let bytes = [&ANSWER[..12], name, b"\x00\x01\x00\x01"].concat();
+            let bytes = [&RESPONSE[..12], name, b"\x00\x01\x00\x01"].concat();
             let message = Message::read(&bytes).unwrap();
             assert_eq!((true, 0), (message.is_cut, message.questions.len()));
         }
@@ -255,8 +255,8 @@ mod tests {
         }
 
         #[test]
-        fn any_change_of_an_answer_is_read_to_an_end(at in 0..ANSWER.len(), byte in any::<u8>()) {
-            let mut bytes = ANSWER.to_vec();
+        fn any_change_of_an_answer_is_read_to_an_end(at in 0..RESPONSE.len(), byte in any::<u8>()) {
+            let mut bytes = RESPONSE.to_vec();
             bytes[at] = byte;
             prop_assert!(Message::read(&bytes).is_some());
         }

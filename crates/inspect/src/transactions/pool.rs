@@ -59,7 +59,7 @@ impl TransactionPool {
         };
         let taken = self.places.get_mut(place as usize)?;
         taken.next = None;
-        taken.transaction.begin(service, number);
+        taken.transaction.start(service, number);
         Some(place)
     }
 

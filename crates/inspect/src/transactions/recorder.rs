@@ -267,7 +267,7 @@ impl TransactionRecorder<'_> {
         if self.logged.dns && service == Some(Service::Dns) && bytes.len() >= SHORTEST_MESSAGE {
             let number = self.number();
             let transaction = &mut *self.pool.passing;
-            transaction.begin(Service::Dns, number);
+            transaction.start(Service::Dns, number);
             (transaction.toward, transaction.length) = (toward, bytes.len() as u64);
             transaction.set(Part::Message, bytes);
             (self.sink)(self.flow, transaction);

@@ -130,7 +130,7 @@ impl<'l> World<'l> {
         }
         let flow = lab.inspector.create_flow(true).expect("a place");
         let client = ends(6, [40_000, 80], Forward, false);
-        lab.inspector.begin_flow(flow, client, 0, 0);
+        lab.inspector.start_flow(flow, client, 0, 0);
         let most = [streams[1].len(), streams[0].len()];
         let [client, server] = streams;
         let initial = |random: &mut Random| match random.one_in(2) {

@@ -140,7 +140,7 @@ impl<'r> State<'r> {
         })
     }
 
-    fn begin(&self, buffer: Buffer, relative: bool) -> i64 {
+    fn start(&self, buffer: Buffer, relative: bool) -> i64 {
         if relative && self.at.0 == buffer {
             self.at.1 as i64
         } else {
@@ -161,10 +161,10 @@ impl<'r> State<'r> {
         let mut from = of(content.offset).unwrap_or(0);
         let mut to = of(content.depth).map(|depth| from + depth);
         if content.distance.is_some() || content.within.is_some() {
-            let begin = self.begin(content.buffer, true) + of(content.distance).unwrap_or(0);
-            from = from.max(begin);
+            let start = self.start(content.buffer, true) + of(content.distance).unwrap_or(0);
+            from = from.max(start);
             if let Some(within) = of(content.within) {
-                to = Some(to.map_or(begin + within, |to| to.min(begin + within)));
+                to = Some(to.map_or(start + within, |to| to.min(start + within)));
             }
         }
         (from.max(0) as usize, to.map(|to| to.max(0) as usize))
@@ -264,7 +264,7 @@ impl<'r> Solver<'r> {
                     far = (far + 3) / 4 * 4;
                 }
                 let buffer = jump.number.buffer;
-                let begin = match jump.from {
+                let start = match jump.from {
                     JumpFrom::Number => behind as i64,
                     JumpFrom::Begin => 0,
                     JumpFrom::End => {
@@ -273,13 +273,13 @@ impl<'r> Solver<'r> {
                         end as i64
                     }
                 };
-                let end = usize::try_from(begin + far + state.value(jump.post_offset)).ok()?;
+                let end = usize::try_from(start + far + state.value(jump.post_offset)).ok()?;
                 state.cells(buffer).reach(end)?;
                 state.at = (buffer, end);
                 solver.go(next + 1, state)
             }),
             Condition::IsDataAt(there) => {
-                let at = state.begin(there.buffer, there.relative) + state.value(there.at);
+                let at = state.start(there.buffer, there.relative) + state.value(there.at);
                 let at = usize::try_from(at).ok()?;
                 let cells = state.cells(there.buffer);
                 if there.negated {
@@ -359,10 +359,10 @@ impl<'r> Solver<'r> {
         };
         let text = self.texts[&place].clone();
         let (buffer, length) = (expression.buffer, text.bytes.len());
-        let from = state.begin(buffer, expression.relative) as usize;
+        let from = state.start(buffer, expression.relative) as usize;
         let cells = state.cells(buffer);
         let have = cells.bytes.len();
-        let last = match text.begin {
+        let last = match text.start {
             Edge::Buffer => from,
             _ => have.max(from) + 2,
         };
@@ -382,7 +382,7 @@ impl<'r> Solver<'r> {
             let cells = tried.cells(buffer);
             let mut lay = || {
                 cells.lay_text(at, &text.bytes, expression.caseless)?;
-                if text.begin == Edge::Line && at > from {
+                if text.start == Edge::Line && at > from {
                     cells.lay(at - 1, b"\n", false)?;
                     // A header line ends with CR LF.
                     if at > 1 && matches!(buffer, Buffer::HttpHeader | Buffer::HttpRawHeader) {
@@ -406,23 +406,23 @@ impl<'r> Solver<'r> {
     }
 
     fn number(&mut self, number: &NumberField, mut state: State<'r>, then: &mut Numbered<'_, 'r>) -> Option<State<'r>> {
-        let begin = state.begin(number.buffer, number.relative) + state.value(number.offset);
-        let (begin, count) = (usize::try_from(begin).ok()?, usize::from(number.count));
+        let start = state.start(number.buffer, number.relative) + state.value(number.offset);
+        let (start, count) = (usize::try_from(start).ok()?, usize::from(number.count));
         let there = {
             let cells = state.cells(number.buffer);
-            cells.reach(begin + count)?;
-            let there: Option<Vec<u8>> = cells.bytes[begin..begin + count].iter().copied().collect();
+            cells.reach(start + count)?;
+            let there: Option<Vec<u8>> = cells.bytes[start..start + count].iter().copied().collect();
             there
         };
         if let Some(bytes) = there {
             let value = read(number, &bytes)?;
-            return then(self, state, value, begin + count);
+            return then(self, state, value, start + count);
         }
         for value in self.constants.clone() {
             let Some(bytes) = written(number, value) else { continue };
             let mut tried = state.clone();
-            if tried.cells(number.buffer).lay(begin, &bytes, false).is_some()
-                && let Some(done) = then(self, tried, value, begin + count)
+            if tried.cells(number.buffer).lay(start, &bytes, false).is_some()
+                && let Some(done) = then(self, tried, value, start + count)
             {
                 return Some(done);
             }

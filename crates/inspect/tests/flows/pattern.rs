@@ -22,7 +22,7 @@ pub enum Edge {
 pub struct Text {
     /// Bytes of the text. `None` means that nearly any byte is allowed.
     pub bytes: Vec<Option<u8>>,
-    pub begin: Edge,
+    pub start: Edge,
     pub end: Edge,
     /// Texts of captured groups to which the pattern refers.
     captured: Vec<Vec<Option<u8>>>,
@@ -54,7 +54,7 @@ pub fn text(expression: &Expression, filler: u8) -> Option<Text> {
         text.captured = vec![Vec::new(); 9];
     }
     if expression.anchored {
-        text.begin = Edge::Buffer;
+        text.start = Edge::Buffer;
     }
     write(&hir, filler, &mut text)?;
     Some(text)
@@ -108,8 +108,8 @@ fn write(hir: &Hir, filler: u8, text: &mut Text) -> Option<()> {
         HirKind::Look(look) => {
             match look {
                 Look::Start | Look::StartLF if text.bytes.last() == Some(&Some(b'\n')) => {}
-                Look::Start if text.bytes.is_empty() => text.begin = Edge::Buffer,
-                Look::StartLF if text.bytes.is_empty() => text.begin = text.begin.max_of(Edge::Line),
+                Look::Start if text.bytes.is_empty() => text.start = Edge::Buffer,
+                Look::StartLF if text.bytes.is_empty() => text.start = text.start.max_of(Edge::Line),
                 Look::End => text.end = Edge::Buffer,
                 Look::EndLF => text.end = Edge::Line,
                 Look::WordAscii | Look::WordAsciiNegate => {}
@@ -124,10 +124,10 @@ fn write(hir: &Hir, filler: u8, text: &mut Text) -> Option<()> {
             Some(())
         }
         HirKind::Capture(capture) => {
-            let begin = text.bytes.len();
+            let start = text.bytes.len();
             write(&capture.sub, filler, text)?;
             if let Some(captured) = text.captured.get_mut(capture.index as usize - 1) {
-                *captured = text.bytes[begin..].to_vec();
+                *captured = text.bytes[start..].to_vec();
             }
             Some(())
         }

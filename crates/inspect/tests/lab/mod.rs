@@ -136,7 +136,7 @@ impl<'l> Connection<'l> {
             source: client,
             ..ends(6, ports, Direction::Forward, false)
         };
-        lab.inspector.begin_flow(handle, between, 0, 0);
+        lab.inspector.start_flow(handle, between, 0, 0);
         let mut connection = Self {
             lab,
             handle,
@@ -283,7 +283,7 @@ pub fn ends(protocol: u8, ports: [u16; 2], direction: Direction, established: bo
 pub fn datagram(lab: &mut Lab, port: u16, data: &[u8]) -> Verdict {
     let handle = lab.inspector.create_flow(false).unwrap();
     let client = ends(17, [40_000, port], Direction::Forward, false);
-    lab.inspector.begin_flow(handle, client, 0, 0);
+    lab.inspector.start_flow(handle, client, 0, 0);
     let mut segment = vec![0; 8];
     segment.extend_from_slice(data);
     let facts = PacketFields {

@@ -29,7 +29,7 @@ pub fn rule(line: u32, protocol: Protocol, conditions: Vec<Condition>) -> Signat
             protocol,
             source: Side::default(),
             destination: Side::default(),
-            both_ways: false,
+            bidirectional: false,
             services: Box::default(),
         },
         flow: FlowState::default(),

@@ -36,14 +36,14 @@ impl<A: Address> Bindings<'_, A> {
             Some(number) => number,
             None => self.add_subscriber(host, key, request.pool, now)?,
         };
-        let granted = self.allocate_for_subscriber(number, request, key, remote, now);
-        if let Err(reason) = granted {
+        let allocated = self.allocate_for_subscriber(number, request, key, remote, now);
+        if let Err(reason) = allocated {
             self.report(reason, request, key, now);
         }
-        if found.is_none() && granted.is_err() {
+        if found.is_none() && allocated.is_err() {
             self.leave(host, number, now);
         }
-        granted
+        allocated
     }
 
     /// Reports that an allocation was refused to a subscriber.
@@ -69,7 +69,7 @@ impl<A: Address> Bindings<'_, A> {
         let lease = self.first(request, key)?;
         Ok(Allocation {
             lease,
-            resources: Resources::NOTHING,
+            resources: Resources::NONE,
             overlaps: true,
         })
     }
@@ -133,16 +133,16 @@ impl<A: Address> Bindings<'_, A> {
         let valid = self.pool(pool).ok_or(Reason::PortsExhausted)?;
         let subscriber = self.subscribers.get(number).ok_or(Reason::PortsExhausted)?;
         let limits = valid.subscriber();
-        if limits.sessions.is_some_and(|most| subscriber.sessions() >= most) {
+        if limits.sessions.is_some_and(|max| subscriber.sessions() >= max) {
             return Err(Reason::SubscriberSessions);
         }
         if limits.rate.is_some_and(|rate| !subscriber.admits(rate, now)) {
             return Err(Reason::SubscriberRate);
         }
         let ports = subscriber.ports()[class as usize];
-        let most = valid.plan().and_then(|plan| plan.max_hosts());
-        let mut limits = limits.ports[class as usize].into_iter().chain(most);
-        Ok(limits.all(|most| ports < most))
+        let max = valid.plan().and_then(|plan| plan.max_hosts());
+        let mut limits = limits.ports[class as usize].into_iter().chain(max);
+        Ok(limits.all(|max| ports < max))
     }
 
     /// Counts a new session of a subscriber, and charges it to the rate limit.
@@ -421,7 +421,7 @@ impl<A: Address> Bindings<'_, A> {
         let blocks = valid.blocks().ok_or(Reason::PortsExhausted)?;
         let (pairing, addresses) = (valid.pairing(), valid.addresses());
         let subscriber = *self.subscribers.get(number).ok_or(Reason::PortsExhausted)?;
-        if subscriber.block_count >= blocks.most {
+        if subscriber.block_count >= blocks.max {
             return Err(Reason::SubscriberPorts);
         }
         let usable = |&place: &u32| self.ports.has_ports(request.pool, place);

@@ -129,8 +129,8 @@ impl<'m, A: Address> Part<'m, A> {
 
     /// Looks up a record in an index by hash.
     #[inline(always)]
-    fn found(&self, index: &CompactIndex<'m>, hash: u64, is_it: impl Fn(&Mapping<A>) -> bool) -> Option<u32> {
-        let found = index.find(hash, |number| self.records.get(number).is_some_and(&is_it))?;
+    fn found(&self, index: &CompactIndex<'m>, hash: u64, is_shared: impl Fn(&Mapping<A>) -> bool) -> Option<u32> {
+        let found = index.find(hash, |number| self.records.get(number).is_some_and(&is_shared))?;
         Some(self.base + found)
     }
 

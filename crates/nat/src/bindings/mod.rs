@@ -124,10 +124,10 @@ pub struct Bindings<'m, A: Address> {
 
 impl<'m, A: Address> Bindings<'m, A> {
     /// Number of memory lines that a shard needs for the layout, `spare` further addresses, and the given capacity.
-    pub fn lines(layout: &Layout<A>, spare: u32, room: &Capacity) -> usize {
+    pub fn lines(layout: &Layout<A>, spare: u32, capacity: &Capacity) -> usize {
         Ports::lines(layout, spare)
-            + mapping::lines_for::<A>(room.mappings)
-            + subscriber::lines_for::<A>(room.subscribers, room.blocks)
+            + mapping::lines_for::<A>(capacity.mappings)
+            + subscriber::lines_for::<A>(capacity.subscribers, capacity.blocks)
     }
 
     /// Creates bindings without any allocated resources.
@@ -135,25 +135,25 @@ impl<'m, A: Address> Bindings<'m, A> {
         layout: &Layout<A>,
         shard: u32,
         secret: Secret,
-        room: &Capacity,
+        capacity: &Capacity,
         memory: &'m mut [Line],
     ) -> Result<Self, TooSmall> {
-        let (needed, given) = (Self::lines(layout, 0, room), memory.len());
-        if given < needed {
-            return Err(TooSmall { needed, given });
+        let (needed, provided) = (Self::lines(layout, 0, capacity), memory.len());
+        if provided < needed {
+            return Err(TooSmall { needed, provided });
         }
-        let (mappings, rest) = memory.split_at_mut(mapping::lines_for::<A>(room.mappings));
-        let (subscribers, ports) = rest.split_at_mut(subscriber::lines_for::<A>(room.subscribers, room.blocks));
+        let (mappings, rest) = memory.split_at_mut(mapping::lines_for::<A>(capacity.mappings));
+        let (subscribers, ports) = rest.split_at_mut(subscriber::lines_for::<A>(capacity.subscribers, capacity.blocks));
         Ok(Self {
             ports: Ports::new(layout, shard, secret, ports)?,
-            mappings: Mappings::new(mappings, room.mappings, secret),
-            subscribers: Subscribers::new(subscribers, room.subscribers, room.blocks),
-            quarantine: VecDeque::with_capacity(room.quarantine),
+            mappings: Mappings::new(mappings, capacity.mappings, secret),
+            subscribers: Subscribers::new(subscribers, capacity.subscribers, capacity.blocks),
+            quarantine: VecDeque::with_capacity(capacity.quarantine),
             not_quarantined: 0,
             pending: ArrayVec::new(),
-            events: Outbox::new(room.events),
+            events: Outbox::new(capacity.events),
             secret,
-            subscriber: room.subscriber.min(A::BITS),
+            subscriber: capacity.subscriber.min(A::BITS),
         })
     }
 
@@ -237,8 +237,8 @@ impl<'m, A: Address> Bindings<'m, A> {
 
     /// Sets the table of the outside ports for which RSS delivers replies to this shard. Allocations prefer these
     /// ports.
-    pub fn prefer_rss_ports(&mut self, fitting: Arc<RssPorts>) {
-        self.ports.prefer_rss_ports(fitting);
+    pub fn prefer_rss_ports(&mut self, rss_ports: Arc<RssPorts>) {
+        self.ports.prefer_rss_ports(rss_ports);
     }
 
     /// First pass for a new session: selects the pool's allocation method for its outside port, and prefetches the

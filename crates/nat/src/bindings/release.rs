@@ -46,7 +46,7 @@ impl<A: Address> Bindings<'_, A> {
         reverse: &T,
     ) -> Option<ReleaseRequest<A>> {
         let (resources, pool) = (decision.resources().allocated(), decision.pool_index());
-        if resources == Resources::NOTHING {
+        if resources == Resources::NONE {
             return None;
         }
         let class = PortClass::of(protocol, A::BITS)?;
@@ -186,7 +186,7 @@ impl<A: Address> Bindings<'_, A> {
     ) -> bool {
         match self.release_request(decision, protocol, forward, reverse) {
             Some(ending) => self.release(&ending, now),
-            None => decision.resources().allocated() == Resources::NOTHING,
+            None => decision.resources().allocated() == Resources::NONE,
         }
     }
 
@@ -255,17 +255,13 @@ impl<A: Address> Bindings<'_, A> {
     }
 
     /// Puts a resource into quarantine. Returns false if the quarantine is full.
-    fn quarantine(&mut self, pool: PoolIndex, what: Resource<A>, hold: Quarantine, now: u64) -> bool {
-        if self.quarantine.len() >= self.quarantine.capacity().min(hold.most as usize) {
+    fn quarantine(&mut self, pool: PoolIndex, resource: Resource<A>, hold: Quarantine, now: u64) -> bool {
+        if self.quarantine.len() >= self.quarantine.capacity().min(hold.max as usize) {
             self.not_quarantined += 1;
             return false;
         }
         let due = now + u64::from(hold.seconds) * 1_000_000_000;
-        self.quarantine.push_back(Quarantined {
-            due,
-            pool,
-            resource: what,
-        });
+        self.quarantine.push_back(Quarantined { due, pool, resource });
         true
     }
 
@@ -397,8 +393,8 @@ impl<A: Address> Bindings<'_, A> {
         };
         subscriber.sessions -= 1;
         if subscriber.is_idle() {
-            let gone = *subscriber;
-            let host = self.host_hash(gone.context(), gone.address(), gone.pool());
+            let removed = *subscriber;
+            let host = self.host_hash(removed.context(), removed.address(), removed.pool());
             self.leave(host, number, now);
         }
     }
@@ -413,15 +409,16 @@ impl<A: Address> Bindings<'_, A> {
         {
             self.release_block(number, owned, now);
         }
-        if let Some(gone) = self.subscribers.get(number).copied() {
+        if let Some(removed) = self.subscribers.get(number).copied() {
             let kind = EventKind::AddressBindingDelete;
             self.events.push(kind, || {
                 let ports = self
                     .ports
                     .layout()
-                    .pool(gone.pool())
+                    .pool(removed.pool())
                     .map_or((0, 0), |valid| valid.ports());
-                Event::new(kind, now, gone.context(), gone.address(), gone.pool()).outside(gone.paired(), ports)
+                Event::new(kind, now, removed.context(), removed.address(), removed.pool())
+                    .outside(removed.paired(), ports)
             });
         }
         self.subscribers.remove(host, number);

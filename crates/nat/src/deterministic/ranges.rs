@@ -18,8 +18,8 @@ impl<A: Address> Ranges<A> {
         let mut spans = Vec::with_capacity(ranges.len());
         let mut count = 0u32;
         for (first, last) in ranges {
-            let room = u32::MAX - count;
-            let length = (last.number() - first.number()).saturating_add(1).min(room.into()) as u32;
+            let capacity = u32::MAX - count;
+            let length = (last.number() - first.number()).saturating_add(1).min(capacity.into()) as u32;
             if length > 0 {
                 spans.push((first, A::from_number(first.number() + u128::from(length - 1)), count));
             }

@@ -19,7 +19,7 @@ impl<A: Address> Plan<A> {
         write_addresses(&mut line, &self.addresses);
         // Writing to a string does not fail.
         let _ = write!(line, ":{}:", self.dynamic);
-        let _ = write!(line, "{}", self.most.unwrap_or(self.share));
+        let _ = write!(line, "{}", self.max.unwrap_or(self.share));
         let _ = write!(line, ":{}:", self.algorithm.number());
         let reserved = Ranges::without((1, u32::from(u16::MAX)), self.ports.ranges());
         for (at, (first, last)) in reserved.ranges().enumerate() {

@@ -21,7 +21,7 @@ fn deterministic(hosts: u32, compression: u16, dynamic: u16, algorithm: Algorith
         inside: (I + 1, I + hosts),
         compression,
         dynamic,
-        most: None,
+        max: None,
         algorithm,
     }
 }
@@ -29,7 +29,7 @@ fn deterministic(hosts: u32, compression: u16, dynamic: u16, algorithm: Algorith
 /// The example of RFC 7422: 198.51.100.0/28 behind 192.0.2.1, with D = 2 and C + D = 16.
 fn example() -> Plan<u32> {
     let deterministic = Deterministic {
-        most: Some(5040),
+        max: Some(5040),
         ..deterministic(14, 14, 2, Algorithm::Sequential)
     };
     Plan::new(&deterministic, &[(O + 1, O + 1)], 1024..=u16::MAX, &[]).unwrap()
@@ -135,15 +135,15 @@ fn rfc7422_record_names_every_variable() {
     let plan = Plan::new(&whole, &addresses, 1024..=u16::MAX, &[5004..=5004, 5060..=5069]).unwrap();
     let expected = "[now]:198.51.100.0:28:192.0.2.0-192.0.2.1,192.0.2.4-192.0.2.7:32:2:4031:4:1-1023,5004,5060-5069:14";
     assert_eq!(expected, plan.record("now"));
-    let six = Deterministic {
+    let v6 = Deterministic {
         inside: ([0x2001_0db8 << 32, 0x100], [0x2001_0db8 << 32, 0x1ff]),
         compression: 256,
         dynamic: 0,
-        most: None,
+        max: None,
         algorithm: Algorithm::Staggered,
     };
     let one = [0x2001_0db8 << 32, 1];
-    let plan = Plan::new(&six, &[(one, one)], 1..=u16::MAX, &[]).unwrap();
+    let plan = Plan::new(&v6, &[(one, one)], 1..=u16::MAX, &[]).unwrap();
     let expected = "[now]:[2001:db8::100]:120:[2001:db8::1]:128:0:255:1::256";
     assert_eq!(expected, plan.record("now"));
 }

@@ -75,12 +75,12 @@ pub enum PoolError {
         error: DeterministicError,
     },
     /// Some settings contradict each other.
-    #[error("pool {pool}: {why}")]
+    #[error("pool {pool}: {reason}")]
     Contradiction {
         /// Index of the pool.
         pool: PoolIndex,
         /// Description of the contradiction.
-        why: &'static str,
+        reason: &'static str,
     },
     /// Two ranges have an address and a port in common.
     #[error("pools {pool} and {other} overlap: both contain {address}")]
@@ -125,8 +125,8 @@ pub(super) fn check<A: Address>(index: PoolIndex, pool: &Pool<A>) -> Result<Vali
     {
         return Err(PoolError::BadBlocks { pool: index, size });
     }
-    if let Some(why) = contradiction(pool) {
-        return Err(PoolError::Contradiction { pool: index, why });
+    if let Some(reason) = contradiction(pool) {
+        return Err(PoolError::Contradiction { pool: index, reason });
     }
     let reserved = reserved(pool, first, last);
     if reserved == [(first, last)] {
@@ -257,7 +257,7 @@ fn protocols<A>(index: PoolIndex, pool: &Pool<A>) -> Result<[u64; 4], PoolError>
 /// is larger than any number of shards if no other distribution would give ports to more shards.
 fn units<A: Address>(pool: &ValidPool<A>) -> u32 {
     if pool.selection != PortSelection::Preserve {
-        let ((first, last), size) = (pool.dealt().unwrap_or(pool.ports), pool.unit() * BLOCK);
+        let ((first, last), size) = (pool.dynamic_range().unwrap_or(pool.ports), pool.unit() * BLOCK);
         return ((u32::from(last) + 1) / size).saturating_sub(u32::from(first).div_ceil(size));
     }
     let whole = |count: u32| {
@@ -267,12 +267,12 @@ fn units<A: Address>(pool: &ValidPool<A>) -> u32 {
             from.is_some_and(|from| from <= last.number() && last.number() - from >= u128::from(count) - 1)
         })
     };
-    let most = (0..=BLOCKS.ilog2())
+    let max = (0..=BLOCKS.ilog2())
         .rev()
         .map(|bits| 1 << bits)
         .find(|&count| whole(count));
-    match most.unwrap_or_default() {
+    match max.unwrap_or_default() {
         all if all == pool.count => u32::MAX,
-        most => most,
+        max => max,
     }
 }

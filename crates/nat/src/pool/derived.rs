@@ -25,7 +25,7 @@ impl Derived {
         };
         let counted = |class| source(class) == Source::Mapping || pool.blocks.is_some() || subscriber_limits;
         let bits = match pool.plan {
-            Some(_) => pool.blocks.is_some() && pool.dealt().is_some(),
+            Some(_) => pool.blocks.is_some() && pool.dynamic_range().is_some(),
             None => {
                 pool.selection == PortSelection::Random
                     && PortClass::ALL.iter().any(|&class| source(class) != Source::Overlap)

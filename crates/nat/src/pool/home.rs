@@ -93,7 +93,7 @@ impl<A: Address> ValidPool<A> {
     /// Current owner of an address and port: the shard that has borrowed the port, or else the owner according to the
     /// distribution.
     #[inline(never)]
-    pub(super) fn home_now(&self, shards: Shards, address: A, port: u16) -> Home<A> {
+    pub(super) fn current_home(&self, shards: Shards, address: A, port: u16) -> Home<A> {
         let shared = self.shared_at(shards, address, port);
         match shared.and_then(|shared| shared.borrower(u32::from(port) / BLOCK)) {
             Some(borrower) => Home::Shard(borrower),
@@ -115,8 +115,8 @@ impl<A: Address> ValidPool<A> {
     /// ports are distributed individually or by the NIC's RSS hash.
     #[inline(always)]
     pub(super) fn turn(&self, shards: Shards, address: A) -> Option<u32> {
-        let in_turn = self.selection == PortSelection::Preserve && !self.is_wide(shards);
-        in_turn.then(|| self.index_of(address).unwrap_or_default() & (shards.count() - 1))
+        let is_round_robin = self.selection == PortSelection::Preserve && !self.is_wide(shards);
+        is_round_robin.then(|| self.index_of(address).unwrap_or_default() & (shards.count() - 1))
     }
 
     /// First port unit of an address, at or after `from`, that the distribution assigns to a shard. Further port units

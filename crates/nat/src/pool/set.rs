@@ -20,7 +20,7 @@ pub struct Pools<A> {
     /// Every address range of every pool, sorted by virtual router and first address: router, first, last, pool.
     owners: Box<[(Context, A, A, PoolIndex)]>,
     /// Whether any pool has port preservation.
-    keeps_ports: bool,
+    preserves_ports: bool,
     /// Number of port blocks that shards have borrowed.
     borrowed: Arc<Borrowed>,
 }
@@ -39,7 +39,7 @@ impl<A: Address> Default for Pools<A> {
         Self {
             pools: Box::default(),
             owners: Box::default(),
-            keeps_ports: false,
+            preserves_ports: false,
             borrowed: Arc::default(),
         }
     }
@@ -89,7 +89,7 @@ impl<A: Address> Pools<A> {
             }
         }
         Ok(Self {
-            keeps_ports: valid.iter().any(|pool| pool.selection == PortSelection::Preserve),
+            preserves_ports: valid.iter().any(|pool| pool.selection == PortSelection::Preserve),
             pools: valid.into(),
             owners: owners.into(),
             borrowed: Arc::default(),
@@ -129,13 +129,13 @@ impl<A: Address> Pools<A> {
 
     /// A pool of a virtual router that contains the address and can allocate a port from `first` to `last`.
     pub fn includes(&self, context: Context, address: A, first: u16, last: u16) -> Option<PoolIndex> {
-        self.lends_within(context, (address, address), first, last)
+        self.pool_within(context, (address, address), first, last)
             .map(|(index, _)| index)
     }
 
     /// A pool of a virtual router that contains an address of the range and can allocate a port from `first` to `last`.
     /// The result includes the address.
-    pub fn lends_within(&self, context: Context, addresses: (A, A), first: u16, last: u16) -> Option<(PoolIndex, A)> {
+    pub fn pool_within(&self, context: Context, addresses: (A, A), first: u16, last: u16) -> Option<(PoolIndex, A)> {
         let includes = |pool: PoolIndex| self.get(pool).is_some_and(|pool| pool.has_port_within(first, last));
         let owners = self.ranges(context, addresses.1).iter();
         let owner = owners
@@ -152,7 +152,7 @@ impl<A: Address> Pools<A> {
             .find(|pool| pool.has_port(port))
             .map(|pool| match self.borrowed.load(Ordering::Relaxed) {
                 0 => pool.home(shards, address, port),
-                _ => pool.home_now(shards, address, port),
+                _ => pool.current_home(shards, address, port),
             })
     }
 
@@ -199,7 +199,7 @@ impl<A: Address> Pools<A> {
 
     /// Whether an outside port belongs to a pool with port preservation.
     pub fn preserves(&self, context: Context, address: A, port: u16) -> bool {
-        self.keeps_ports && {
+        self.preserves_ports && {
             let mut owners = self
                 .owners_of(context, address)
                 .map(|index| &self.pools[usize::from(index)]);

@@ -112,14 +112,17 @@ fn pools_bad_ranges_are_refused_by_name() {
         }),
         Pools::new(&[all])
     );
-    let hasty = Pool {
+    let short_timeout = Pool {
         timeouts: Timeouts {
             udp: 1,
             ..Timeouts::default()
         },
         ..good
     };
-    assert!(matches!(Pools::new(&[hasty]), Err(PoolError::Timeout { pool: 0, .. })));
+    assert!(matches!(
+        Pools::new(&[short_timeout]),
+        Err(PoolError::Timeout { pool: 0, .. })
+    ));
 }
 
 #[test]

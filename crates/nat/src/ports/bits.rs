@@ -29,12 +29,12 @@ impl Bits<'_> {
         Some((at, pick(word, flow)))
     }
 
-    /// Word and bit of a free preferred port. `suits` returns the preferred ports of a word.
+    /// Word and bit of a free preferred port. `preference` returns the preferred ports of a word.
     pub(super) fn find_preferred(
         &self,
         (from, to): (usize, usize),
         flow: u64,
-        suits: impl Fn(usize) -> u64,
+        preference: impl Fn(usize) -> u64,
     ) -> Option<(usize, u32)> {
         if from >= to {
             return None;
@@ -44,7 +44,7 @@ impl Bits<'_> {
         let free = places
             .filter_map(|at| Some((at, *self.words.get(at)?)))
             .filter(|&(_, free)| free != 0);
-        let mut words = free.map(|(at, free)| (at, free & suits(at)));
+        let mut words = free.map(|(at, free)| (at, free & preference(at)));
         let (at, word) = words.find(|&(_, word)| word != 0)?;
         Some((at, pick(word, flow)))
     }
@@ -77,12 +77,12 @@ impl Bits<'_> {
     /// Frees a port.
     #[inline(always)]
     pub(super) fn put(&mut self, at: usize, bit: u32) {
-        self.put_all(at, 1 << bit);
+        self.release_ports(at, 1 << bit);
     }
 
     /// Frees ports of a word. `ports` must not be 0.
     #[inline(always)]
-    pub(super) fn put_all(&mut self, at: usize, ports: u64) {
+    pub(super) fn release_ports(&mut self, at: usize, ports: u64) {
         if self.words[at] == 0 {
             self.summary[at / 64] |= 1 << (at % 64);
             self.available[self.address / 64] |= 1 << (self.address % 64);

@@ -110,18 +110,18 @@ impl<A: Address> Ports<'_, A> {
             return self.allocate_shared(pool, class, (block, place), flow, inside_port);
         }
         let region = self.layout.regions.get(usize::from(pool))?;
-        let (words, suits) = (
+        let (words, preference) = (
             region.geometry.unit as usize,
             parity_of(&region.pool, class, inside_port),
         );
         let from = region.word(class, place.address as usize) + place.at as usize;
         let of_block = self.memory.get_mut(from..from + words)?;
         let first = start(flow, 0, words);
-        let find = |suits: u64| {
+        let find = |preference: u64| {
             let mut order = (first..words).chain(0..first);
-            order.find_map(|at| Some((at, of_block[at] & suits)).filter(|&(_, word)| word != 0))
+            order.find_map(|at| Some((at, of_block[at] & preference)).filter(|&(_, word)| word != 0))
         };
-        let (found, word) = find(suits).or_else(|| find(u64::MAX))?;
+        let (found, word) = find(preference).or_else(|| find(u64::MAX))?;
         let bit = pick(word, flow);
         if of_block[found] & of_block[found].wrapping_sub(1) != 0 {
             // The summary stays unchanged, because the word has another free port.
@@ -148,13 +148,13 @@ impl<A: Address> Ports<'_, A> {
     ) -> Option<Lease<A>> {
         let region = self.layout.regions.get(usize::from(pool))?;
         let shared = region.shared(place.address as usize)?;
-        let (words, suits) = (region.geometry.unit, parity_of(&region.pool, class, inside_port));
+        let (words, preference) = (region.geometry.unit, parity_of(&region.pool, class, inside_port));
         let first = start(flow, 0, words as usize) as u32;
-        let find = |suits: u64| {
+        let find = |preference: u64| {
             let mut order = (first..words).chain(0..first).map(|at| place.at + at);
-            order.find_map(|block| Some((block, shared.free(class, block) & suits)).filter(|&(_, word)| word != 0))
+            order.find_map(|block| Some((block, shared.free(class, block) & preference)).filter(|&(_, word)| word != 0))
         };
-        let (found, word) = find(suits).or_else(|| find(u64::MAX))?;
+        let (found, word) = find(preference).or_else(|| find(u64::MAX))?;
         let at = Self::at(place.address as usize, found, pick(word, flow));
         let lease = self.take_shared(pool, class, at)?;
         debug_assert_eq!(block.address, lease.address);
@@ -182,8 +182,8 @@ impl<A: Address> Ports<'_, A> {
             return self.find_shared_block(region, address, number);
         };
         let at = at as u32;
-        let begins = at.checked_rem(region.geometry.unit) == Some(0);
-        (region.geometry.units > 0 && begins).then_some(BlockPlace {
+        let starts_unit = at.checked_rem(region.geometry.unit) == Some(0);
+        (region.geometry.units > 0 && starts_unit).then_some(BlockPlace {
             address,
             at,
             shared: false,

@@ -135,7 +135,7 @@ impl<A: Address> Region<A> {
         (shards, address): (Shards, usize),
         class: PortClass,
         ((from, to), flow): ((usize, usize), u64),
-        suits: impl Fn(u32) -> u64,
+        preference: impl Fn(u32) -> u64,
     ) -> Option<(u32, u64)> {
         let shared = self.shared(address).filter(|_| from < to)?;
         let bits = self.bits(memory, class, address);
@@ -144,7 +144,7 @@ impl<A: Address> Region<A> {
             let mut at = from;
             while let Some(found) = next(bits.claimed, at, to) {
                 let block = self.shared_block(shards, found);
-                let ports = shared.free(class, block) & self.owned(block) & suits(block);
+                let ports = shared.free(class, block) & self.owned(block) & preference(block);
                 if ports != 0 {
                     return Some((block, ports));
                 }
@@ -247,9 +247,9 @@ impl<A: Address> Ports<'_, A> {
         if free >> bit & 1 == 0 {
             return None;
         }
-        let left = free & !(1 << bit);
-        shared.set_free(class, block, left);
-        if left == 0
+        let remaining = free & !(1 << bit);
+        shared.set_free(class, block, remaining);
+        if remaining == 0
             && let Some(at) = region.shared_place(shards, block)
         {
             region.bits(self.memory, class, address).claimed[at / 64] &= !(1 << (at % 64));

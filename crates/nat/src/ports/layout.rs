@@ -78,7 +78,7 @@ impl<A: Address> Layout<A> {
         Arc::ptr_eq(&self.regions, &other.regions)
             || self.shards == other.shards
                 && self.regions.len() == other.regions.len()
-                && pools.into_iter().all(|(one, two)| one.pool.lends_as(&two.pool))
+                && pools.into_iter().all(|(one, two)| one.pool.allocates_like(&two.pool))
     }
 
     /// Number of memory lines that each shard needs.
@@ -226,7 +226,7 @@ impl Geometry {
 
 impl<A: Address> Region<A> {
     fn new(pool: &ValidPool<A>, shards: Shards, start: usize, shared: bool) -> Self {
-        let (first, last) = pool.dealt().unwrap_or(pool.ports());
+        let (first, last) = pool.dynamic_range().unwrap_or(pool.ports());
         let blocks = (u32::from(first) / BLOCK, u32::from(last) / BLOCK);
         let addresses = pool.addresses() as usize;
         let mut geometry = Geometry::new(blocks, pool.unit(), pool.has_bits(), addresses, (shards, shared));
@@ -308,7 +308,7 @@ impl<A: Address> Region<A> {
 
     /// Releases a block.
     #[inline(always)]
-    pub(super) fn put_unit(&self, memory: &mut [u64], address: usize, unit: usize) {
+    pub(super) fn release_unit(&self, memory: &mut [u64], address: usize, unit: usize) {
         self.units(memory, address)[unit / 64] |= 1 << (unit % 64);
     }
 
@@ -388,7 +388,7 @@ impl<A: Address> Region<A> {
 
     /// Mask of the pool's ports in a block.
     pub(super) fn owned(&self, block: u32) -> u64 {
-        let Some((first, last)) = self.pool.dealt() else {
+        let Some((first, last)) = self.pool.dynamic_range() else {
             return 0;
         };
         let from = block * BLOCK;
@@ -416,7 +416,7 @@ impl<A: Address> Region<A> {
                 for at in 0..self.geometry.words {
                     let ports = self.owned(self.block_at(shards, shard, outside, at));
                     if ports != 0 {
-                        bits.put_all(at, ports);
+                        bits.release_ports(at, ports);
                     }
                 }
             }
@@ -425,7 +425,7 @@ impl<A: Address> Region<A> {
                 let whole = (unit * words..(unit + 1) * words)
                     .any(|at| self.owned(self.block_at(shards, shard, outside, at)) != 0);
                 if whole {
-                    self.put_unit(memory, address, unit);
+                    self.release_unit(memory, address, unit);
                 }
             }
         }

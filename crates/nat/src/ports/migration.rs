@@ -40,12 +40,12 @@ impl<A: Address> Layout<A> {
             for address in 0..from.geometry.addresses {
                 let outside = from.pool.address(address as u32);
                 // Usually at most one successor exists, because pools that share an address have different ports.
-                let heirs = self.regions.iter().enumerate().filter_map(|(heir, to)| {
+                let successors = self.regions.iter().enumerate().filter_map(|(successor, to)| {
                     let address = to.pool.index_of(outside)? as usize;
                     // Blocks and mappings refer to their pool, so only ports of sessions may move to another pool.
                     // After a change of the pool's storage format, ports of the old format stay allocated while the
                     // pool lacks their address.
-                    let keeps = heir == index;
+                    let keeps = successor == index;
                     let takes = to.pool.is_plain() && from.pool.is_plain();
                     let same = keeps && to.pool.has_shape_of(&from.pool);
                     (to.geometry.stored && (keeps || takes)).then_some(Successor { to, address, same })
@@ -57,8 +57,8 @@ impl<A: Address> Layout<A> {
                     shards: self.shards,
                     shard,
                 };
-                before.migrate_own_units(memory, old, heirs.clone());
-                before.migrate_claimed(memory, heirs);
+                before.migrate_own_units(memory, old, successors.clone());
+                before.migrate_claimed(memory, successors);
             }
         }
     }
@@ -70,30 +70,30 @@ impl<'a, A: Address> Before<'a, A> {
         &self,
         memory: &mut [u64],
         old: &mut [u64],
-        heirs: impl Iterator<Item = Successor<'a, A>> + Clone,
+        successors: impl Iterator<Item = Successor<'a, A>> + Clone,
     ) {
         let (from, unit) = (self.from, self.from.geometry.unit);
         for first in (0..from.geometry.words).step_by(unit as usize) {
             let number = from.block_at(self.shards, self.shard, self.outside, first);
             let place = first / unit as usize;
-            let is_given = from.geometry.units > 0 && !from.is_unit_free(old, self.address, place);
-            if is_given && let Some(heir) = heirs.clone().find(|heir| heir.same) {
-                self.migrate_unit(memory, heir, number);
+            let is_allocated = from.geometry.units > 0 && !from.is_unit_free(old, self.address, place);
+            if is_allocated && let Some(successor) = successors.clone().find(|successor| successor.same) {
+                self.migrate_unit(memory, successor, number);
             }
             for block in number..number + unit {
                 let at = first + (block - number) as usize;
                 let owned = from.owned(block);
                 let allocated = PortClass::ALL.map(|class| owned & !from.bits(old, class, self.address).words[at]);
                 if allocated != [0; CLASSES] {
-                    self.migrate_word(memory, heirs.clone(), block, allocated);
+                    self.migrate_word(memory, successors.clone(), block, allocated);
                 }
             }
         }
     }
 
     /// Migrates a subscriber's block.
-    fn migrate_unit(&self, memory: &mut [u64], heir: Successor<'a, A>, first: u32) {
-        let Successor { to, address, .. } = heir;
+    fn migrate_unit(&self, memory: &mut [u64], successor: Successor<'a, A>, first: u32) {
+        let Successor { to, address, .. } = successor;
         if let Some(at) = to.place_of(self.shards, self.shard, self.outside, first) {
             to.take_unit(memory, address, at / to.geometry.unit as usize);
         } else if let Some(at) = to.shared_place(self.shards, first) {
@@ -107,11 +107,11 @@ impl<'a, A: Address> Before<'a, A> {
     fn migrate_word(
         &self,
         memory: &mut [u64],
-        heirs: impl Iterator<Item = Successor<'a, A>> + Clone,
+        successors: impl Iterator<Item = Successor<'a, A>> + Clone,
         block: u32,
         allocated: Allocated,
     ) {
-        for Successor { to, address, .. } in heirs.clone() {
+        for Successor { to, address, .. } in successors.clone() {
             if let Some(at) = to.place_of(self.shards, self.shard, self.outside, block) {
                 for (class, allocated) in PortClass::ALL.into_iter().zip(allocated) {
                     let ports = allocated & to.owned(block);
@@ -122,7 +122,7 @@ impl<'a, A: Address> Before<'a, A> {
                 }
             }
         }
-        let Some(Successor { to, address, .. }) = only(heirs, block, allocated) else {
+        let Some(Successor { to, address, .. }) = only(successors, block, allocated) else {
             return;
         };
         if let Some(at) = to.shared_place(self.shards, block) {
@@ -139,7 +139,7 @@ impl<'a, A: Address> Before<'a, A> {
 
     /// Migrates the allocations of the shared blocks that this shard has claimed. Releases a block that is no longer
     /// shared or would be divided among several pools.
-    fn migrate_claimed(&self, memory: &mut [u64], heirs: impl Iterator<Item = Successor<'a, A>> + Clone) {
+    fn migrate_claimed(&self, memory: &mut [u64], successors: impl Iterator<Item = Successor<'a, A>> + Clone) {
         let (from, shards) = (self.from, self.shards);
         let Some(shared) = from.shared(self.address) else {
             return;
@@ -147,11 +147,11 @@ impl<'a, A: Address> Before<'a, A> {
         for block in from.claimed(shards, self.shard, self.address) {
             let allocated = PortClass::ALL.map(|class| from.owned(block) & !shared.free(class, block));
             let of_subscriber = from.geometry.units > 0;
-            let same = heirs.clone().find(|heir| of_subscriber && heir.same);
-            let heir = same.or_else(|| only(heirs.clone(), block, allocated));
-            let stays = heir.filter(|&Successor { to, address, .. }| {
-                let is_it = to.shared(address).is_some_and(|other| core::ptr::eq(other, shared));
-                is_it && to.shared_place(shards, block).is_some()
+            let same = successors.clone().find(|successor| of_subscriber && successor.same);
+            let successor = same.or_else(|| only(successors.clone(), block, allocated));
+            let stays = successor.filter(|&Successor { to, address, .. }| {
+                let is_shared = to.shared(address).is_some_and(|other| core::ptr::eq(other, shared));
+                is_shared && to.shared_place(shards, block).is_some()
             });
             if let Some(Successor { to, address, .. }) = stays {
                 self.keep(memory, (to, address), block, allocated);
@@ -159,10 +159,10 @@ impl<'a, A: Address> Before<'a, A> {
                 continue;
             }
             shared.release(block);
-            if let Some(heir) = same.filter(|_| block.is_multiple_of(from.geometry.unit)) {
-                self.migrate_unit(memory, heir, block);
+            if let Some(successor) = same.filter(|_| block.is_multiple_of(from.geometry.unit)) {
+                self.migrate_unit(memory, successor, block);
             }
-            self.migrate_word(memory, heirs.clone(), block, allocated);
+            self.migrate_word(memory, successors.clone(), block, allocated);
         }
     }
 
@@ -184,12 +184,12 @@ impl<'a, A: Address> Before<'a, A> {
 /// The successor that contains the allocated ports of a block. `None` if several successors contain allocated ports of
 /// the block.
 fn only<'a, A: Address>(
-    heirs: impl Iterator<Item = Successor<'a, A>>,
+    successors: impl Iterator<Item = Successor<'a, A>>,
     block: u32,
     allocated: Allocated,
 ) -> Option<Successor<'a, A>> {
     let any = allocated.into_iter().fold(0, |any, allocated| any | allocated);
-    let mut takers = heirs.filter(|heir| heir.to.owned(block) & any != 0);
-    let first = takers.next();
-    first.filter(|_| takers.next().is_none())
+    let mut receivers = successors.filter(|successor| successor.to.owned(block) & any != 0);
+    let first = receivers.next();
+    first.filter(|_| receivers.next().is_none())
 }

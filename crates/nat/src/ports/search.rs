@@ -9,7 +9,7 @@ use crate::shard::BLOCK;
 use crate::{Address, RssPorts};
 
 /// Number of other addresses that are tried with soft pairing.
-const OTHERS: u32 = 8;
+const MAX_OTHER_ADDRESSES: u32 = 8;
 
 /// Location of a free port.
 enum Found {
@@ -27,7 +27,7 @@ impl<A: Address> Ports<'_, A> {
         let (start, addresses) = (region.start, region.geometry.addresses);
         let mut address = request.address as usize;
         let mut others = match region.pool.pairing() {
-            Pairing::Soft => OTHERS.min(addresses.saturating_sub(1) as u32),
+            Pairing::Soft => MAX_OTHER_ADDRESSES.min(addresses.saturating_sub(1) as u32),
             Pairing::Hard => 0,
         };
         loop {
@@ -68,22 +68,22 @@ impl<A: Address> Ports<'_, A> {
         let outside = region.pool.address(address as u32);
         let own = region.ranges(shards, shard, address as u32, request.range);
         let shared = region.shared_ranges(shards, shard, address as u32, request.range);
-        let fitting = self.fitting.as_deref().zip(request.suits.required_hash);
+        let rss_ports = self.rss_ports.as_deref().zip(request.preference.required_hash);
         let fits = |block: u32| {
-            fitting.map_or(u64::MAX, |(fitting, wanted): (&RssPorts, u32)| {
-                fitting.of_word::<A>(wanted, outside, block * BLOCK)
+            rss_ports.map_or(u64::MAX, |(rss_ports, wanted): (&RssPorts, u32)| {
+                rss_ports.of_word::<A>(wanted, outside, block * BLOCK)
             })
         };
-        let both = |block| fits(block) & request.suits.parity;
-        let prefers = request.suits.parity != u64::MAX || request.suits.required_hash.is_some();
+        let both = |block| fits(block) & request.preference.parity;
+        let prefers = request.preference.parity != u64::MAX || request.preference.required_hash.is_some();
         let memory = &mut *self.memory;
-        let suited = |memory: &mut [u64]| {
+        let matching = |memory: &mut [u64]| {
             let ranges = (own[0], shared[0]);
             let place = (shards, shard, address);
             find_preferred(region, memory, place, request, ranges, both)
                 .or_else(|| find_preferred(region, memory, place, request, ranges, fits))
         };
-        if let Some(found) = prefers.then(|| suited(memory)).flatten() {
+        if let Some(found) = prefers.then(|| matching(memory)).flatten() {
             return Some(found);
         }
         for (own, shared) in own.into_iter().zip(shared) {
@@ -100,29 +100,35 @@ impl<A: Address> Ports<'_, A> {
             }
             let claimed = region.claim_within(memory, (shards, shard), address, shared, request.flow);
             if claimed.is_some() {
-                let suited = prefers.then(|| suited(memory)).flatten();
-                return suited.or_else(|| any(memory));
+                let matching = prefers.then(|| matching(memory)).flatten();
+                return matching.or_else(|| any(memory));
             }
         }
         None
     }
 }
 
-/// Finds a free preferred port of an address. `suits` returns the preferred ports of a block.
+/// Finds a free preferred port of an address. `preference` returns the preferred ports of a block.
 fn find_preferred<A: Address>(
     region: &Region<A>,
     memory: &mut [u64],
     (shards, shard, address): (crate::shard::Shards, u32, usize),
     request: &LeaseRequest,
     (own, shared): ((usize, usize), (usize, usize)),
-    suits: impl Fn(u32) -> u64,
+    preference: impl Fn(u32) -> u64,
 ) -> Option<Found> {
     let outside = region.pool.address(address as u32);
     let block = |at| region.block_at(shards, shard, outside, at);
     let bits = region.bits(memory, request.class, address);
-    if let Some((at, bit)) = bits.find_preferred(own, request.flow, |at| suits(block(at))) {
+    if let Some((at, bit)) = bits.find_preferred(own, request.flow, |at| preference(block(at))) {
         return Some(Found::Own(at, bit));
     }
-    let found = region.find_shared(memory, (shards, address), request.class, (shared, request.flow), suits);
+    let found = region.find_shared(
+        memory,
+        (shards, address),
+        request.class,
+        (shared, request.flow),
+        preference,
+    );
     found.map(|(block, ports)| Found::Shared(block, pick(ports, request.flow)))
 }

@@ -41,7 +41,7 @@ impl Changed {
 
     /// Whether the changed rules may affect a flow between two addresses. False is exact; true may be a false positive.
     #[inline(always)]
-    pub fn may_concern<A: Address>(&self, source: A, destination: A) -> bool {
+    pub fn may_affect<A: Address>(&self, source: A, destination: A) -> bool {
         self.sources.contains(region(source)) || self.destinations.contains(region(destination))
     }
 }
@@ -76,14 +76,14 @@ mod tests {
         let (host, server) = (0x0a01_0203, 0xcb00_7101);
         assert!(Changed::default().is_empty());
         let mut since = changed(Some((host, 32)), None);
-        assert!(!since.is_empty() && since.may_concern(host, server));
-        assert!(!since.may_concern(server, host) && !since.may_concern(host + 64, server));
+        assert!(!since.is_empty() && since.may_affect(host, server));
+        assert!(!since.may_affect(server, host) && !since.may_affect(host + 64, server));
         since.add(&changed(None, Some((server & !0xfff, 20))));
-        assert!(since.may_concern(host, server));
-        assert!(since.may_concern(host + 64, server));
-        assert!(!since.may_concern(host + 64, server ^ 0x1000));
+        assert!(since.may_affect(host, server));
+        assert!(since.may_affect(host + 64, server));
+        assert!(!since.may_affect(host + 64, server ^ 0x1000));
         since.add(&changed(Some((0, 0)), None));
-        assert!(since.may_concern(1u32, 2));
+        assert!(since.may_affect(1u32, 2));
     }
 
     #[test]
@@ -91,13 +91,13 @@ mod tests {
         let (host, server) = ([0x2001_0db8_0001_0002, 7], [0x2001_0db8_ffff_0000, 1]);
         let mut changed = Changed::default();
         changed.source(Prefix::host(host));
-        assert!(changed.may_concern([host[0], 9], server));
-        assert!(!changed.may_concern(server, host));
+        assert!(changed.may_affect([host[0], 9], server));
+        assert!(!changed.may_affect(server, host));
         changed.destination(Prefix {
             address: [0x2001_0db8_ffff_0000, 0],
             length: 48,
         });
-        assert!(changed.may_concern(server, [server[0] ^ 0xabcd, 1]));
-        assert!(!changed.may_concern(server, [server[0] ^ 1 << 16, 1]));
+        assert!(changed.may_affect(server, [server[0] ^ 0xabcd, 1]));
+        assert!(!changed.may_affect(server, [server[0] ^ 1 << 16, 1]));
     }
 }

@@ -178,7 +178,7 @@ pub fn destination<A: Address>(rule: RuleId, named: &DestinationRule<A>, pools: 
         && named.inbound.is_none()
         && named.context & FROM_HOST == 0
         && named.action != DestinationAction::Exempt
-        && let Some((pool, address)) = pools.lends_within(named.context, (from, to), first, last)
+        && let Some((pool, address)) = pools.pool_within(named.context, (from, to), first, last)
     {
         let address = address.display();
         return Err(RuleError::Allocated {

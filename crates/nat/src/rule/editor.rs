@@ -159,7 +159,7 @@ impl<A: Address> Editor<A> {
         if id.0 >= RuleId::MAX {
             return Err(RuleError::TooMany { rule: id });
         }
-        hits.begin(id, 0);
+        hits.start(id, 0);
         let inserted = self.source.insert(&key, A::pack(RuleEntry::of_source(rule.action, id)));
         inserted.map_err(|wrong| refused(wrong, id))?;
         put(&mut self.sources, &mut self.free_sources, *rule);
@@ -182,16 +182,16 @@ impl<A: Address> Editor<A> {
     ) -> Result<RuleId, RuleError> {
         let id = next(&self.destinations, &self.free_destinations);
         check::destination(id, rule, pools)?;
-        self.check_beside(id, rule)?;
+        self.check_overlaps(id, rule)?;
         let entries = rule.ports.map_or(1, |(first, last)| usize::from(last - first) + 1);
         if id.0 >= RuleId::MAX || self.destination.len() + entries > ENTRIES {
             return Err(RuleError::TooMany { rule: id });
         }
-        shared.destination_hits.begin(id, 0);
+        shared.destination_hits.start(id, 0);
         self.announce(rule, shared);
         if let Err(wrong) = self.enter(id, rule) {
             self.withdraw(id, rule);
-            self.renounce(rule, shared);
+            self.unregister(rule, shared);
             return Err(refused(wrong, id));
         }
         if entries > 1 {
@@ -212,7 +212,7 @@ impl<A: Address> Editor<A> {
             }
         }
         self.withdraw(id, &rule);
-        self.renounce(&rule, shared);
+        self.unregister(&rule, shared);
         self.changed.destination(rule.external);
         Some(rule)
     }
@@ -235,7 +235,7 @@ impl<A: Address> Editor<A> {
     }
 
     /// Removes a destination rule from the pre-filter and from the external addresses.
-    fn renounce(&mut self, rule: &DestinationRule<A>, shared: &Shared<A>) {
+    fn unregister(&mut self, rule: &DestinationRule<A>, shared: &Shared<A>) {
         if rule.action == DestinationAction::Exempt {
             return;
         }
@@ -253,7 +253,7 @@ impl<A: Address> Editor<A> {
     }
 
     /// Checks that the port ranges of a group's rules are nested or disjoint.
-    fn check_beside(&self, id: RuleId, rule: &DestinationRule<A>) -> Result<(), RuleError> {
+    fn check_overlaps(&self, id: RuleId, rule: &DestinationRule<A>) -> Result<(), RuleError> {
         let group = Group::of(rule);
         let same = |other: RuleId| RuleError::SameDestination { rule: other, other: id };
         let Some((first, last)) = rule.ports else {
@@ -294,8 +294,8 @@ impl<A: Address> Editor<A> {
     fn enter(&mut self, id: RuleId, rule: &DestinationRule<A>) -> Result<(), QnsError> {
         let group = Group::of(rule);
         let Some((first, last)) = rule.ports else {
-            let said = A::pack(RuleEntry::of_destination(rule.action, id, rule.inbound.is_some()));
-            return self.destination.insert(&group.key(None), said).map(|_| ());
+            let entry = A::pack(RuleEntry::of_destination(rule.action, id, rule.inbound.is_some()));
+            return self.destination.insert(&group.key(None), entry).map(|_| ());
         };
         let width = u32::from(last - first) + 1;
         for port in first..=last {

@@ -28,7 +28,7 @@ pub trait Stored: Sized {
     /// Converts the address to its form in a key.
     fn stored(self) -> Self::Number;
     /// Packs the value of a rule.
-    fn pack(said: RuleEntry<Self>) -> Self::Value;
+    fn pack(entry: RuleEntry<Self>) -> Self::Value;
     /// Unpacks a packed value.
     fn unpack(value: Self::Value) -> RuleEntry<Self>;
 }
@@ -49,11 +49,11 @@ impl Stored for u32 {
     }
 
     #[inline(always)]
-    fn pack(said: RuleEntry<u32>) -> Value4 {
-        let RuleId(rule) = said.rule;
+    fn pack(entry: RuleEntry<u32>) -> Value4 {
+        let RuleId(rule) = entry.rule;
         Value4 {
-            word: u64::from(said.address) << 32 | u64::from(said.number) << LOW | u64::from(rule & 0xffff),
-            note: u16::from(said.kind) << HIGH | (rule >> LOW) as u16,
+            word: u64::from(entry.address) << 32 | u64::from(entry.number) << LOW | u64::from(rule & 0xffff),
+            note: u16::from(entry.kind) << HIGH | (rule >> LOW) as u16,
         }
     }
 
@@ -78,9 +78,9 @@ impl Stored for [u64; 2] {
     }
 
     #[inline(always)]
-    fn pack(said: RuleEntry<[u64; 2]>) -> Value6 {
-        let [high, low] = said.address;
-        let rest = u64::from(said.kind) << 48 | u64::from(said.number) << 32 | u64::from(said.rule.0);
+    fn pack(entry: RuleEntry<[u64; 2]>) -> Value6 {
+        let [high, low] = entry.address;
+        let rest = u64::from(entry.kind) << 48 | u64::from(entry.number) << 32 | u64::from(entry.rule.0);
         Value6([high, low, rest])
     }
 
@@ -189,8 +189,8 @@ mod tests {
                 SourceAction::Static(address),
                 SourceAction::Pool(0xfffe),
             ] {
-                let said = A::unpack(A::pack(RuleEntry::of_source(action, rule)));
-                assert_eq!((action, rule), (said.source(), said.rule()));
+                let entry = A::unpack(A::pack(RuleEntry::of_source(action, rule)));
+                assert_eq!((action, rule), (entry.source(), entry.rule()));
             }
             for action in [
                 DestinationAction::Exempt,
@@ -202,10 +202,10 @@ mod tests {
                 DestinationAction::Hosts(65_535, Some(65_535)),
             ] {
                 for inbound in [false, true] {
-                    let said = A::unpack(A::pack(RuleEntry::of_destination(action, rule, inbound)));
+                    let entry = A::unpack(A::pack(RuleEntry::of_destination(action, rule, inbound)));
                     assert_eq!(
                         (action, rule, inbound),
-                        (said.destination(), said.rule(), said.is_inbound())
+                        (entry.destination(), entry.rule(), entry.is_inbound())
                     );
                 }
             }

@@ -55,7 +55,7 @@ fn region<A: Address>(address: A) -> usize {
 impl Forwarded {
     /// Whether a destination rule may forward a port of an address. False is exact; true may be a false positive.
     #[inline(always)]
-    pub fn may_have<A: Address>(&self, address: A, port: u16) -> bool {
+    pub fn may_forward<A: Address>(&self, address: A, port: u16) -> bool {
         let region = region(address);
         let word = self.regions[region / 32].load(Ordering::Relaxed);
         let kinds = word >> (region % 32 * 2) | u64::from(self.everywhere.load(Ordering::Relaxed));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     fn may(forwarded: &Forwarded, text: &str, port: u16) -> bool {
-        forwarded.may_have(prefix(text, 32).address, port)
+        forwarded.may_forward(prefix(text, 32).address, port)
     }
 
     #[test]
@@ -219,7 +219,7 @@ mod tests {
         let at = |high: u64| [0x2001_0db8_0000_0000 | high, 1];
         let length = 128;
         account.add(&forwarded, Prefix { address: at(1), length }, None);
-        assert!(forwarded.may_have(at(1), 1));
-        assert!(!forwarded.may_have(at(2), 1));
+        assert!(forwarded.may_forward(at(1), 1));
+        assert!(!forwarded.may_forward(at(2), 1));
     }
 }

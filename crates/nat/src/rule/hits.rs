@@ -28,7 +28,7 @@ impl Hits {
     }
 
     /// Initialises the counter of a rule with the value `with`.
-    pub fn begin(&self, rule: RuleId, with: u64) {
+    pub fn start(&self, rule: RuleId, with: u64) {
         let (segment, place) = Self::place(rule);
         let Some(segment_of) = self.0.get(segment) else { return };
         let counts = segment_of.get_or_init(|| (0..FIRST << segment).map(|_| AtomicU64::new(0)).collect());
@@ -60,7 +60,7 @@ mod tests {
         let hits = Hits::default();
         let rules = [0, 1, 63, 64, 65, 191, 192, 5000, RuleId::MAX - 1].map(RuleId);
         for rule in rules {
-            hits.begin(rule, 0);
+            hits.start(rule, 0);
             hits.add(rule, u64::from(rule.0) + 1);
         }
         for rule in rules {
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(0, hits.get(RuleId(70)));
         hits.add(RuleId(u32::MAX), 1);
         assert_eq!(0, hits.get(RuleId(u32::MAX)));
-        hits.begin(RuleId(64), 7);
+        hits.start(RuleId(64), 7);
         assert_eq!(7, hits.get(RuleId(64)));
     }
 }

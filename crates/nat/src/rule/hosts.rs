@@ -171,10 +171,10 @@ mod tests {
         let before = [set(&[1, 1]), set(&[1])];
         let mut after = [set(&[2, 1, 1]), set(&[1]), HostSet { check: 1, ..set(&[1]) }];
         adopt_states(&mut after, &before);
-        let goes_on = |one: &SetHost<u32>, other: &SetHost<u32>| Arc::ptr_eq(&one.state, &other.state);
-        assert!(goes_on(&after[0].hosts[0], &before[0].hosts[0]));
-        assert!(goes_on(&after[0].hosts[1], &before[0].hosts[1]));
-        assert!(goes_on(&after[1].hosts[0], &before[1].hosts[0]));
+        let is_same_state = |one: &SetHost<u32>, other: &SetHost<u32>| Arc::ptr_eq(&one.state, &other.state);
+        assert!(is_same_state(&after[0].hosts[0], &before[0].hosts[0]));
+        assert!(is_same_state(&after[0].hosts[1], &before[0].hosts[1]));
+        assert!(is_same_state(&after[1].hosts[0], &before[1].hosts[0]));
         let new = [&after[0].hosts[2], &after[2].hosts[0]];
         assert!(new.iter().all(|host| Arc::strong_count(&host.state) == 1));
     }
@@ -196,12 +196,12 @@ mod tests {
         ) {
             let set = set(&weights);
             let before = set.choose(hash).unwrap().address;
-            let gone = &set.hosts[down.index(weights.len())];
-            gone.state.set_up(false);
+            let removed = &set.hosts[down.index(weights.len())];
+            removed.state.set_up(false);
             let after = set.choose(hash).unwrap().address;
-            prop_assert_ne!(gone.address, after);
-            prop_assert!(before == after || before == gone.address);
-            gone.state.set_up(true);
+            prop_assert_ne!(removed.address, after);
+            prop_assert!(before == after || before == removed.address);
+            removed.state.set_up(true);
             prop_assert_eq!(before, set.choose(hash).unwrap().address);
         }
     }

@@ -64,7 +64,7 @@ impl<A: Address> Prefix<A> {
 
     /// The address of this prefix with the host bits of `address`. `address` belongs to another prefix of equal length.
     #[inline(always)]
-    pub fn same_place(self, address: A) -> A {
+    pub fn with_host_bits_of(self, address: A) -> A {
         let bits = self.host_bits();
         A::from_number(self.address.number() & !bits | address.number() & bits)
     }

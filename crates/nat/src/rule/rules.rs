@@ -169,14 +169,14 @@ impl<A: Address> Rules<A> {
         self.len() == 0
     }
 
-    /// The first `most` source rules in order of their numbers, with their hit counts.
-    pub fn sources(&self, most: usize) -> Vec<(RuleId, SourceRule<A>, u64)> {
-        listed(&self.editor().sources, &self.shared.source_hits, most)
+    /// The first `max` source rules in order of their numbers, with their hit counts.
+    pub fn sources(&self, max: usize) -> Vec<(RuleId, SourceRule<A>, u64)> {
+        listed(&self.editor().sources, &self.shared.source_hits, max)
     }
 
-    /// The first `most` destination rules in order of their numbers, with their hit counts.
-    pub fn destinations(&self, most: usize) -> Vec<(RuleId, DestinationRule<A>, u64)> {
-        listed(&self.editor().destinations, &self.shared.destination_hits, most)
+    /// The first `max` destination rules in order of their numbers, with their hit counts.
+    pub fn destinations(&self, max: usize) -> Vec<(RuleId, DestinationRule<A>, u64)> {
+        listed(&self.editor().destinations, &self.shared.destination_hits, max)
     }
 
     /// Keeps the hit counts of equal rules in an earlier snapshot.
@@ -189,7 +189,7 @@ impl<A: Address> Rules<A> {
         for (id, rule, _) in self.sources(usize::MAX) {
             old.get(&rule)
                 .into_iter()
-                .for_each(|&hits| self.shared.source_hits.begin(id, hits));
+                .for_each(|&hits| self.shared.source_hits.start(id, hits));
         }
         let old = before
             .destinations(usize::MAX)
@@ -199,7 +199,7 @@ impl<A: Address> Rules<A> {
         for (id, rule, _) in self.destinations(usize::MAX) {
             old.get(&rule)
                 .into_iter()
-                .for_each(|&hits| self.shared.destination_hits.begin(id, hits));
+                .for_each(|&hits| self.shared.destination_hits.start(id, hits));
         }
     }
 
@@ -219,12 +219,12 @@ impl<A: Address> Rules<A> {
     /// need no rule lookup.
     #[inline(always)]
     pub fn maybe_forwarded(&self, address: A, port: u16) -> bool {
-        self.shared.forwarded.may_have(address, port)
+        self.shared.forwarded.may_forward(address, port)
     }
 
     /// Whether the gateway answers ARP and neighbour discovery for an address. The gateway answers if the address
     /// belongs to a destination rule for a single address, or to a one-to-one rule.
-    pub fn stands_in_for(&self, context: Context, address: A) -> bool {
+    pub fn proxies_for(&self, context: Context, address: A) -> bool {
         let query = Query {
             context,
             address: address.stored(),
@@ -356,44 +356,44 @@ fn source_query<T: Tuple>(key: &T, protocol: u8, interface: u16) -> Query<Number
 #[inline(always)]
 fn destination_of<T: Tuple>(key: &T, found: Found<T::Address>) -> Option<RuleMatch<Destination<T::Address>>> {
     let Match { value, length, .. } = found?;
-    let said = T::Address::unpack(value);
+    let entry = T::Address::unpack(value);
     let to = |address, port| Destination::To(Target { address, port });
-    let what = match said.destination() {
+    let translated = match entry.destination() {
         DestinationAction::Exempt => Destination::Exempt,
         DestinationAction::Host(address, port) => to(address, port.unwrap_or(key.destination_port())),
         DestinationAction::Hosts(set, port) => Destination::Among(set, port.unwrap_or(key.destination_port())),
         DestinationAction::Static(address) => {
             let inside = Prefix { address, length };
-            to(inside.same_place(key.destination()), key.destination_port())
+            to(inside.with_host_bits_of(key.destination()), key.destination_port())
         }
     };
     Some(RuleMatch {
-        rule: said.rule(),
-        action: what,
-        inbound: said.is_inbound(),
+        rule: entry.rule(),
+        action: translated,
+        inbound: entry.is_inbound(),
     })
 }
 
 #[inline(always)]
 fn source_of<T: Tuple>(key: &T, found: Found<T::Address>) -> Option<RuleMatch<SourceAction<T::Address>>> {
     let Match { value, length, .. } = found?;
-    let said = T::Address::unpack(value);
-    let what = match said.source() {
+    let entry = T::Address::unpack(value);
+    let translated = match entry.source() {
         SourceAction::Static(address) => {
             let outside = Prefix { address, length };
-            SourceAction::Static(outside.same_place(key.source()))
+            SourceAction::Static(outside.with_host_bits_of(key.source()))
         }
         action => action,
     };
     Some(RuleMatch {
-        rule: said.rule(),
-        action: what,
+        rule: entry.rule(),
+        action: translated,
         inbound: false,
     })
 }
 
-fn listed<R: Copy>(rules: &[Option<R>], hits: &Hits, most: usize) -> Vec<(RuleId, R, u64)> {
+fn listed<R: Copy>(rules: &[Option<R>], hits: &Hits, max: usize) -> Vec<(RuleId, R, u64)> {
     let rules = (0..).map(RuleId).zip(rules);
     let rules = rules.filter_map(|(id, rule)| Some((id, (*rule)?, hits.get(id))));
-    rules.take(most).collect()
+    rules.take(max).collect()
 }

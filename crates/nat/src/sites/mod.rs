@@ -15,7 +15,7 @@ mod sync {
 use crate::keyed;
 
 pub use context::{MAX_ROUTERS, MAX_SITES, POOLED, SITES, context, is_pooled, is_site, outer, site};
-pub use table::{MAX_TERMINALS, NOBODY, Network, RequestKind, Sites, View, word_of};
+pub use table::{MAX_TERMINALS, NO_SITE, Network, RequestKind, Sites, View, word_of};
 pub use writer::{OtherSite, SiteWriter, Terminal, TerminalsFull};
 
 #[cfg(test)]

@@ -174,7 +174,7 @@ impl Owners {
 }
 
 /// Value for "no site", larger than any site number.
-pub const NOBODY: u32 = u32::MAX;
+pub const NO_SITE: u32 = u32::MAX;
 
 /// Key of a terminal.
 #[inline(always)]
@@ -287,7 +287,7 @@ impl Sites {
     }
 
     /// The site that receives packets to a public address of a virtual router: the owner or the last owner of the
-    /// address. Sessions of the last owner may still use the address. [`NOBODY`] if the address never had an owner.
+    /// address. Sessions of the last owner may still use the address. [`NO_SITE`] if the address never had an owner.
     /// `None` if no network of sites contains the address.
     #[inline(always)]
     pub fn recipient(&self, router: Context, public: u32) -> Option<u32> {

@@ -152,7 +152,7 @@ impl SiteWriter {
                 place.store(site + 1, Ordering::Release);
             }
         }
-        self.tell_terminals(site, address);
+        self.update_terminals(site, address);
         Ok(())
     }
 
@@ -163,11 +163,11 @@ impl SiteWriter {
         };
         let old = record.public.swap(0, Ordering::AcqRel);
         if old != 0 {
-            self.tell_terminals(site, 0);
+            self.update_terminals(site, 0);
         }
     }
 
-    fn tell_terminals(&self, site: u32, public: u32) {
+    fn update_terminals(&self, site: u32, public: u32) {
         for terminal in self.of_site(site) {
             if let Some(slot) = self.table.slots.get(terminal as usize) {
                 let place = slot.place.load(Ordering::Relaxed) as u32;

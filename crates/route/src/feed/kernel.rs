@@ -60,14 +60,19 @@ impl Feed {
     }
 
     /// Deletes a route of the kernel's table, or some of its next hops.
-    pub(super) fn unmirror_route(&mut self, rib: &mut Rib, route: &RouteMessage<'_>, now: Time) -> Result<(), Refused> {
+    pub(super) fn remove_mirrored(
+        &mut self,
+        rib: &mut Rib,
+        route: &RouteMessage<'_>,
+        now: Time,
+    ) -> Result<(), Refused> {
         let lead = lead(route)?;
         let before = self.metrics(route.prefix);
         match self.mirror.delete_route(route, lead) {
             DeleteResult::Known => return Ok(()),
             DeleteResult::Changed => self.counts.withdrawn += 1,
             // The deletion of an unknown route shows that the mirror differs from the kernel's table.
-            DeleteResult::Diverged => self.is_disturbed = true,
+            DeleteResult::Diverged => self.is_incomplete = true,
         }
         Self::is_foreign(route)?;
         self.offer_chosen(rib, route.prefix, &before, now)
@@ -79,7 +84,7 @@ impl Feed {
             KernelTarget::Legs(legs) => {
                 let mut usable = false;
                 for leg in legs {
-                    match self.way(route.prefix, leg) {
+                    match self.next_hop(route.prefix, leg) {
                         Ok(_) => usable = true,
                         Err(refused) => self.counts.refuse(refused),
                     }
@@ -88,7 +93,7 @@ impl Feed {
             }
             KernelTarget::Object(id) => self.objects.usable(*id),
             KernelTarget::Refused(_) => Ok(()),
-            KernelTarget::Unfollowed | KernelTarget::Deleted => Err(Refused::Kind),
+            KernelTarget::KernelOnly | KernelTarget::Deleted => Err(Refused::Kind),
         }
     }
 
@@ -104,10 +109,10 @@ impl Feed {
     /// protocol (RTPROT) of the route that the kernel uses.
     fn offer_chosen(&mut self, rib: &mut Rib, prefix: Prefix, before: &[u32], now: Time) -> Result<(), Refused> {
         let usable = |lead: &KernelTarget| match lead {
-            KernelTarget::Legs(legs) => legs.iter().any(|leg| self.way(prefix, leg).is_ok()),
+            KernelTarget::Legs(legs) => legs.iter().any(|leg| self.next_hop(prefix, leg).is_ok()),
             KernelTarget::Object(id) => self.objects.usable(*id).is_ok(),
             KernelTarget::Refused(_) => true,
-            KernelTarget::Unfollowed | KernelTarget::Deleted => false,
+            KernelTarget::KernelOnly | KernelTarget::Deleted => false,
         };
         let all = self.mirror.chosen(prefix, usable);
         let result = self.offer_all(rib, prefix, &all, now);
@@ -154,18 +159,20 @@ impl Feed {
                 KernelTarget::Refused(refusal) => self.hops.push(WeightedNextHop::new(OfferedNextHop::Drop(*refusal))),
                 KernelTarget::Legs(legs) => {
                     for leg in legs {
-                        let Ok(way) = self.way(prefix, leg) else { continue };
+                        let Ok(next_hop) = self.next_hop(prefix, leg) else {
+                            continue;
+                        };
                         if self.hops.len() == MAX_HOPS {
                             return Err(Refused::NextHops);
                         }
                         let weight = leg.weight;
                         self.hops.push(WeightedNextHop {
                             weight,
-                            ..WeightedNextHop::new(way)
+                            ..WeightedNextHop::new(next_hop)
                         });
                     }
                 }
-                KernelTarget::Unfollowed | KernelTarget::Deleted => {}
+                KernelTarget::KernelOnly | KernelTarget::Deleted => {}
             }
         }
         Ok(None)
@@ -178,7 +185,7 @@ fn lead(route: &RouteMessage<'_>) -> Result<KernelTarget, Refused> {
         return Ok(KernelTarget::Object(id));
     }
     if matches!(route.protocol, DERIVED | OWN_PROTOCOL) || route.kind == Kind::Other {
-        return Ok(KernelTarget::Unfollowed);
+        return Ok(KernelTarget::KernelOnly);
     }
     match drops(route.kind) {
         Some(refusal) => Ok(KernelTarget::Refused(refusal)),

@@ -65,7 +65,7 @@ pub enum DumpResult {
 /// State of one route feed.
 #[derive(Debug)]
 pub struct Feed {
-    teller: RoutePeer,
+    peer: RoutePeer,
     objects: NextHopObjects,
     /// Mirror of the kernel's table, if the peer is the kernel.
     mirror: KernelTable,
@@ -81,14 +81,14 @@ pub struct Feed {
     /// For each link of the network namespace, by number: whether the link is up.
     links_up: BTreeMap<u32, bool>,
     /// Whether an event may have removed routes without a message for each route.
-    is_disturbed: bool,
+    is_incomplete: bool,
 }
 
 impl Feed {
     /// Creates a feed without routes.
-    pub fn new(teller: RoutePeer) -> Self {
+    pub fn new(peer: RoutePeer) -> Self {
         Self {
-            teller,
+            peer,
             objects: NextHopObjects::default(),
             mirror: KernelTable::default(),
             counts: FeedCounts::default(),
@@ -97,18 +97,18 @@ impl Feed {
             is_torn: false,
             object_request: None,
             links_up: BTreeMap::new(),
-            is_disturbed: false,
+            is_incomplete: false,
         }
     }
 
     /// The peer that sends the routes.
     pub fn peer(&self) -> &RoutePeer {
-        &self.teller
+        &self.peer
     }
 
     /// Changes the meaning of interface numbers for later messages. Earlier routes are not affected.
     pub fn set_links(&mut self, links: Links) {
-        self.teller.links = links;
+        self.peer.links = links;
     }
 
     /// Counters of this feed.
@@ -121,8 +121,8 @@ impl Feed {
     pub fn begin(&mut self, rib: &mut Rib) {
         self.objects.clear(rib);
         self.mirror.begin();
-        (self.listed, self.is_torn, self.is_disturbed) = (None, false, false);
-        rib.begin_replay(self.teller.origin);
+        (self.listed, self.is_torn, self.is_incomplete) = (None, false, false);
+        rib.start_replay(self.peer.origin);
     }
 
     /// The result of a dump that has ended since the last call.
@@ -140,7 +140,7 @@ impl Feed {
     /// link is set down or an address is deleted (`fib_sync_down_dev`). If the result is true, the caller must request
     /// another dump.
     pub fn take_resync_needed(&mut self) -> bool {
-        std::mem::take(&mut self.is_disturbed)
+        std::mem::take(&mut self.is_incomplete)
     }
 
     /// Processes messages in order. The changes take effect at the next [`Rib::publish`].
@@ -167,7 +167,7 @@ impl Feed {
             }
             kind::DELETE_NEXT_HOP => self.delete_next_hop(rib, message.body),
             kind::NEW_LINK | kind::DELETE_LINK | kind::NEW_ADDRESS | kind::DELETE_ADDRESS if self.is_kernel() => {
-                self.is_disturbed |= self.disturbs(message);
+                self.is_incomplete |= self.disturbs(message);
                 Ok(())
             }
             kind::DONE => {
@@ -185,7 +185,7 @@ impl Feed {
     }
 
     fn is_kernel(&self) -> bool {
-        self.teller.origin == Origin::Kernel
+        self.peer.origin == Origin::Kernel
     }
 
     /// Whether a link or address event may have removed or restored routes.
@@ -202,7 +202,7 @@ impl Feed {
 
     /// Checks that a message concerns a route in the peer's table.
     fn is_relevant(&self, message: &RouteMessage<'_>) -> Result<(), Refused> {
-        if message.table != self.teller.table {
+        if message.table != self.peer.table {
             return Err(Refused::Table);
         }
         if message.is_conditional || message.is_cloned {
@@ -228,7 +228,7 @@ impl Feed {
             return self.mirror_route(rib, &route, is_of_object, now);
         }
         Self::is_foreign(&route)?;
-        let origin = self.teller.origin;
+        let origin = self.peer.origin;
         let offered = self.target(rib, &route).and_then(|group| {
             let offer = Offer {
                 origin,
@@ -263,11 +263,11 @@ impl Feed {
         for leg in message.legs() {
             // Omit an unusable next hop, and use the usable next hops.
             let leg = leg?;
-            match self.way(message.prefix, &leg) {
+            match self.next_hop(message.prefix, &leg) {
                 Ok(_) if self.hops.len() == MAX_HOPS => return Err(Refused::NextHops),
-                Ok(way) => self.hops.push(WeightedNextHop {
+                Ok(next_hop) => self.hops.push(WeightedNextHop {
                     weight: leg.weight,
-                    ..WeightedNextHop::new(way)
+                    ..WeightedNextHop::new(next_hop)
                 }),
                 Err(refused) => self.counts.refuse(refused),
             }
@@ -280,7 +280,7 @@ impl Feed {
     }
 
     /// Converts a next hop of a message to the form of the RIB.
-    fn way(&self, to: Prefix, leg: &NextHopMember) -> Result<OfferedNextHop, Refused> {
+    fn next_hop(&self, to: Prefix, leg: &NextHopMember) -> Result<OfferedNextHop, Refused> {
         if leg.wraps {
             return Err(Refused::Encapsulation);
         }
@@ -293,7 +293,7 @@ impl Feed {
         if leg.is_onlink && leg.gateway == Some(PLACEHOLDER) && !self.is_kernel() {
             return Err(Refused::Placeholder);
         }
-        let numbers = match &self.teller.links {
+        let numbers = match &self.peer.links {
             Links::Numbered(numbers) => numbers,
             Links::Foreign => {
                 let gateway = leg.gateway.filter(|gateway| !gateway.is_link_local());
@@ -313,10 +313,10 @@ impl Feed {
         let route = RouteMessage::read(message)?;
         self.is_relevant(&route)?;
         if self.is_kernel() {
-            return self.unmirror_route(rib, &route, now);
+            return self.remove_mirrored(rib, &route, now);
         }
         Self::is_foreign(&route)?;
-        if rib.withdraw(route.prefix, self.teller.origin, route.metric) {
+        if rib.withdraw(route.prefix, self.peer.origin, route.metric) {
             self.counts.withdrawn += 1;
         }
         Ok(())
@@ -329,22 +329,22 @@ impl Feed {
             Some(members) => {
                 let members: Vec<_> = members.take(MAX_HOPS + 1).collect();
                 match members.len() {
-                    ..=MAX_HOPS => ObjectKind::Several(members),
+                    ..=MAX_HOPS => ObjectKind::Group(members),
                     _ => ObjectKind::One(Err(Refused::NextHops)),
                 }
             }
             None if message.is_blackhole => {
                 ObjectKind::One(Ok(WeightedNextHop::new(OfferedNextHop::Drop(DropKind::Blackhole))))
             }
-            None => ObjectKind::One(self.way(ANY, &message.leg).map(WeightedNextHop::new)),
+            None => ObjectKind::One(self.next_hop(ANY, &message.leg).map(WeightedNextHop::new)),
         };
         let refused = match meaning {
             ObjectKind::One(Err(refused)) => Err(refused),
             _ => Ok(()),
         };
-        let was_usable = self.objects.usable(message.id).is_ok();
+        let was_resolvable = self.objects.usable(message.id).is_ok();
         self.objects.set(rib, message.id, meaning)?;
-        if self.is_kernel() && was_usable != self.objects.usable(message.id).is_ok() {
+        if self.is_kernel() && was_resolvable != self.objects.usable(message.id).is_ok() {
             self.mirror.move_object(message.id);
         }
         self.counts.next_hops += 1;

@@ -290,7 +290,7 @@ impl<'a> RouteMessage<'a> {
     pub fn legs(&self) -> impl Iterator<Item = Result<NextHopMember, Refused>> {
         let one = self.multipath.is_empty().then_some(Ok(self.leg));
         let (family, mut bytes) = (self.family, self.multipath);
-        let several = std::iter::from_fn(move || {
+        let group = std::iter::from_fn(move || {
             let head = std::mem::take(&mut bytes);
             if head.is_empty() {
                 return None;
@@ -317,7 +317,7 @@ impl<'a> RouteMessage<'a> {
             })();
             Some(leg)
         });
-        one.into_iter().chain(several)
+        one.into_iter().chain(group)
     }
 }
 

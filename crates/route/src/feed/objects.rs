@@ -12,7 +12,7 @@ pub enum ObjectKind {
     /// A single next hop, or the reason for which it is unusable.
     One(Result<WeightedNextHop, Refused>),
     /// A group of objects: their numbers and weights.
-    Several(Vec<(u32, u8)>),
+    Group(Vec<(u32, u8)>),
 }
 
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl NextHopObjects {
             return Err(Refused::Sets);
         }
         self.leave_groups(id);
-        if let ObjectKind::Several(members) = &meaning {
+        if let ObjectKind::Group(members) = &meaning {
             for (member, _) in members {
                 self.members.entry(*member).or_default().insert(id);
             }
@@ -108,7 +108,7 @@ impl NextHopObjects {
 
     fn leave_groups(&mut self, id: u32) {
         let Some(Object {
-            meaning: ObjectKind::Several(members),
+            meaning: ObjectKind::Group(members),
             ..
         }) = self.known.get(&id)
         else {
@@ -143,7 +143,7 @@ impl NextHopObjects {
         };
         match self.known.get(&id).map(|object| &object.meaning) {
             Some(ObjectKind::One(_)) => one(&id, 1).into_iter().collect(),
-            Some(ObjectKind::Several(members)) => members
+            Some(ObjectKind::Group(members)) => members
                 .iter()
                 .filter_map(|(member, weight)| one(member, *weight))
                 .take(MAX_HOPS)

@@ -34,7 +34,7 @@ impl Deadlines {
                 place as usize
             }
         };
-        self.settle(place);
+        self.sift_down(place);
     }
 
     /// Removes the deadline of a slot.
@@ -43,7 +43,7 @@ impl Deadlines {
         if place != ABSENT {
             self.heap.swap_remove(place as usize);
             if (place as usize) < self.heap.len() {
-                self.settle(place as usize);
+                self.sift_down(place as usize);
             }
         }
     }
@@ -64,7 +64,7 @@ impl Deadlines {
     }
 
     /// Restores the order of the heap for the element at `place`.
-    fn settle(&mut self, mut place: usize) {
+    fn sift_down(&mut self, mut place: usize) {
         while place > 0 && self.heap[place] < self.heap[(place - 1) / 2] {
             self.heap.swap(place, (place - 1) / 2);
             self.places[self.heap[place].1 as usize] = place as u32;
@@ -72,15 +72,15 @@ impl Deadlines {
         }
         loop {
             let children = 2 * place + 1..(2 * place + 3).min(self.heap.len());
-            let Some(least) = children.min_by_key(|&child| self.heap[child]) else {
+            let Some(min) = children.min_by_key(|&child| self.heap[child]) else {
                 break;
             };
-            if self.heap[place] <= self.heap[least] {
+            if self.heap[place] <= self.heap[min] {
                 break;
             }
-            self.heap.swap(place, least);
+            self.heap.swap(place, min);
             self.places[self.heap[place].1 as usize] = place as u32;
-            place = least;
+            place = min;
         }
         self.places[self.heap[place].1 as usize] = place as u32;
     }

@@ -24,4 +24,4 @@ pub(crate) use hash::hash as keyed_hash;
 pub use parking::{ParkedCounts, Parking};
 pub use table::{Mac, Neighbour, NeighbourIndex, Neighbours, OTHER_END, State};
 pub use timing::Timing;
-pub use writer::{Action, Advertisement, Heard, NeighbourWriter, Resolution};
+pub use writer::{Action, Advertisement, NeighbourMessage, NeighbourWriter, Resolution};

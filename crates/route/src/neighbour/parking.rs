@@ -40,7 +40,7 @@ pub struct Parking<H> {
     newest: u32,
     parked: usize,
     per_neighbour: u32,
-    patience: Time,
+    timeout: Time,
     waiting: ParkedCounts,
 }
 
@@ -69,8 +69,8 @@ impl ParkedCounts {
 
 impl<H> Parking<H> {
     /// Creates space for `total` handles. At most `per_neighbour` handles (1 to 64; usually 4) are stored for each of
-    /// `neighbours` neighbours. A handle expires after `patience`.
-    pub fn new(neighbours: usize, per_neighbour: usize, total: usize, patience: Time) -> Self {
+    /// `neighbours` neighbours. A handle expires after `timeout`.
+    pub fn new(neighbours: usize, per_neighbour: usize, total: usize, timeout: Time) -> Self {
         let place = |next| Place {
             handle: None,
             neighbour: NeighbourIndex(0),
@@ -94,7 +94,7 @@ impl<H> Parking<H> {
             newest: NONE,
             parked: 0,
             per_neighbour: per_neighbour.clamp(1, 64) as u32,
-            patience,
+            timeout,
             waiting: ParkedCounts::new(neighbours),
         }
     }
@@ -187,7 +187,7 @@ impl<H> Parking<H> {
     /// [`Reason::ParkedTooLong`].
     pub fn take_expired(&mut self, now: Time) -> Option<H> {
         let place = self.places.get(self.oldest as usize)?;
-        if now.saturating_sub(place.since) < self.patience {
+        if now.saturating_sub(place.since) < self.timeout {
             return None;
         }
         // The oldest of all handles is also the oldest handle of its neighbour.

@@ -41,7 +41,7 @@ pub(super) struct Quotas {
     unresolved: u32,
     /// Maximum number of unconfirmed entries per interface.
     unconfirmed: u32,
-    is_alone: bool,
+    is_single_router: bool,
     /// Whether there is only one interface.
     is_single: bool,
 }
@@ -64,14 +64,14 @@ impl Quotas {
             of_mac: HashMap::with_capacity(capacity),
             unresolved: (timing.unresolved / 2).max(1) as u32,
             unconfirmed: (capacity / 2).max(1) as u32,
-            is_alone: true,
+            is_single_router: true,
             is_single: true,
         }
     }
 
     /// Sets the router of each interface, and the maximum number of neighbours of each router. The caller must count
     /// all entries again after this call.
-    pub fn set(&mut self, interfaces: impl Iterator<Item = RouterIndex>, most: impl Iterator<Item = u32>) {
+    pub fn set(&mut self, interfaces: impl Iterator<Item = RouterIndex>, max: impl Iterator<Item = u32>) {
         self.router_of.fill(0);
         let mut number = 0;
         for (own, router) in self.router_of.iter_mut().zip(interfaces) {
@@ -81,12 +81,12 @@ impl Quotas {
         self.is_single = number < 2;
         self.of_interface.fill(OfInterface::default());
         self.of_mac.clear();
-        self.is_alone = self.router_of.iter().all(|router| *router == 0);
+        self.is_single_router = self.router_of.iter().all(|router| *router == 0);
         for router in &mut self.routers {
             (router.max, router.count, router.unresolved) = (u32::MAX, 0, 0);
         }
-        for (own, most) in self.routers.iter_mut().zip(most) {
-            own.max = most;
+        for (own, max) in self.routers.iter_mut().zip(max) {
+            own.max = max;
         }
     }
 
@@ -113,7 +113,7 @@ impl Quotas {
     /// Whether the router of an interface has reached its maximum number of unresolved entries. A single router has no
     /// maximum.
     pub fn is_unresolved_full(&self, interface: InterfaceIndex) -> bool {
-        !self.is_alone && self.of(interface).unresolved >= self.unresolved
+        !self.is_single_router && self.of(interface).unresolved >= self.unresolved
     }
 
     /// Whether an interface has reached its maximum number of unresolved entries. A single interface has no maximum.
@@ -137,31 +137,31 @@ impl Quotas {
 
     /// Whether the router of an interface may send another request. A single router has no rate limit here.
     pub fn may_request(&mut self, interface: InterfaceIndex, now: Time) -> bool {
-        self.is_alone || self.of_mut(interface).requests.take(now)
+        self.is_single_router || self.of_mut(interface).requests.take(now)
     }
 
-    /// Counts an added (`has_come`) or removed entry.
-    pub fn count(&mut self, interface: InterfaceIndex, has_come: bool) {
-        add(&mut self.of_mut(interface).count, has_come);
+    /// Counts an added (`is_added`) or removed entry.
+    pub fn count(&mut self, interface: InterfaceIndex, is_added: bool) {
+        add(&mut self.of_mut(interface).count, is_added);
     }
 
-    /// Counts an entry that becomes unresolved (`is_so`) or resolved.
-    pub fn count_unresolved(&mut self, interface: InterfaceIndex, is_so: bool) {
-        add(&mut self.of_mut(interface).unresolved, is_so);
+    /// Counts an entry that becomes unresolved (`condition`) or resolved.
+    pub fn count_unresolved(&mut self, interface: InterfaceIndex, condition: bool) {
+        add(&mut self.of_mut(interface).unresolved, condition);
         add(
             &mut self.of_interface[usize::from(interface) % INTERFACES].unresolved,
-            is_so,
+            condition,
         );
     }
 
-    /// Counts an entry, announced by a MAC, that becomes unconfirmed (`is_so`) or confirmed.
-    pub fn count_unconfirmed(&mut self, interface: InterfaceIndex, mac: Mac, is_so: bool) {
+    /// Counts an entry, announced by a MAC, that becomes unconfirmed (`condition`) or confirmed.
+    pub fn count_unconfirmed(&mut self, interface: InterfaceIndex, mac: Mac, condition: bool) {
         add(
             &mut self.of_interface[usize::from(interface) % INTERFACES].unconfirmed,
-            is_so,
+            condition,
         );
         let key = (interface, mac);
-        if is_so {
+        if condition {
             *self.of_mac.entry(key).or_insert(0) += 1;
         } else if let Some(count) = self.of_mac.get_mut(&key) {
             *count -= 1;

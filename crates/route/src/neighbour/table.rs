@@ -248,7 +248,7 @@ impl Neighbours {
     /// MAC of a neighbour like [`Neighbours::mac`]. Also marks an entry without confirmed reachability as used, so that
     /// the writer probes the neighbour.
     #[inline(always)]
-    pub fn mac_to_send(&self, index: NeighbourIndex) -> Option<Mac> {
+    pub fn mac_for_sending(&self, index: NeighbourIndex) -> Option<Mac> {
         let slot = self.slots.get(index.0 as usize)?;
         let word = Word(slot.word.load(Ordering::Acquire));
         if !matches!(word.state(), State::Reachable | State::Permanent) && slot.used.load(Ordering::Relaxed) == 0 {
@@ -334,7 +334,7 @@ impl Neighbours {
 
     /// Adds `count` holds to an entry that the caller already holds.
     #[inline(always)]
-    pub fn hold_again(&self, index: NeighbourIndex, count: u32) {
+    pub fn add_holds(&self, index: NeighbourIndex, count: u32) {
         if let Some(slot) = self.slots.get(index.0 as usize) {
             slot.uses.fetch_add(count, Ordering::Relaxed);
         }
@@ -461,7 +461,7 @@ impl NeighbourTableWriter {
     }
 
     /// Whether a worker has used the entry since the last call.
-    pub fn take_used(&self, index: NeighbourIndex) -> bool {
+    pub fn clear_used(&self, index: NeighbourIndex) -> bool {
         self.table
             .slots
             .get(index.0 as usize)

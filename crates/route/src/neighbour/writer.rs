@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use sluice_table::token_bucket::TokenBucket;
 
-pub use self::event::{Action, Advertisement, Heard, Resolution};
-use self::order::{NONE, Order, Which, Whose};
+pub use self::event::{Action, Advertisement, NeighbourMessage, Resolution};
+use self::order::{DisplacementScope, NONE, Order, Which};
 use super::conflict::{Conflict, Conflicts};
 use super::deadlines::Deadlines;
 use super::quota::Quotas;
@@ -78,8 +78,8 @@ impl NeighbourWriter {
     /// Sets the router of each interface, and the maximum number of neighbours of each router. Each of several routers
     /// may use at most half of the requests and of the unresolved entries. Each of several interfaces may use at most
     /// half of the unresolved entries, and at most half of the table for unconfirmed entries.
-    pub fn set_quotas(&mut self, interfaces: impl Iterator<Item = RouterIndex>, most: impl Iterator<Item = u32>) {
-        self.quotas.set(interfaces, most);
+    pub fn set_quotas(&mut self, interfaces: impl Iterator<Item = RouterIndex>, max: impl Iterator<Item = u32>) {
+        self.quotas.set(interfaces, max);
         for index in (0..self.records.len() as u32).map(NeighbourIndex) {
             let Some(known) = self.table.snapshot(index).filter(|known| known.state != State::Free) else {
                 continue;
@@ -128,7 +128,7 @@ impl NeighbourWriter {
         emit: &mut impl FnMut(Action),
     ) -> Resolution {
         if let Some(found) = self.table.resolve(interface, address) {
-            self.table.mac_to_send(found.index);
+            self.table.mac_for_sending(found.index);
             return match found.state {
                 State::Incomplete => Resolution::Pending(found.index),
                 State::Failed => Resolution::Refused(Reason::NeighbourUnresolved),
@@ -147,11 +147,11 @@ impl NeighbourWriter {
             return Resolution::Refused(Reason::NeighbourQuota);
         }
         let is_full = self.quotas.is_unresolved_full_of(interface);
-        if is_full && !self.displace(Which::Unresolved, Some(Whose::Interface(interface)), emit) {
+        if is_full && !self.displace(Which::Unresolved, Some(DisplacementScope::Interface(interface)), emit) {
             return Resolution::Refused(Reason::NeighbourQuota);
         }
         let is_full = self.quotas.is_unresolved_full(interface);
-        if is_full && !self.displace(Which::Unresolved, Some(Whose::Router(interface)), emit) {
+        if is_full && !self.displace(Which::Unresolved, Some(DisplacementScope::Router(interface)), emit) {
             return Resolution::Refused(Reason::NeighbourQuota);
         }
         if self.unresolved() >= self.timing.unresolved && !self.displace(Which::Unresolved, None, emit) {
@@ -181,7 +181,7 @@ impl NeighbourWriter {
         interface: InterfaceIndex,
         address: Address,
         mac: Option<Mac>,
-        heard: Heard,
+        observed: NeighbourMessage,
         on_link: bool,
         now: Time,
         emit: &mut impl FnMut(Action),
@@ -191,7 +191,7 @@ impl NeighbourWriter {
             return;
         }
         let Some(known) = self.table.resolve(interface, address) else {
-            if let (Heard::Solicitation, Some(mac)) = (heard, mac)
+            if let (NeighbourMessage::Solicitation, Some(mac)) = (observed, mac)
                 && on_link
                 && !self.quotas.is_full_of(interface, mac)
                 && self.has_room_for(interface, emit)
@@ -213,9 +213,9 @@ impl NeighbourWriter {
                 of: Some(known.mac),
             });
         }
-        match heard {
-            Heard::Solicitation => self.receive_solicitation(known, mac, now, emit),
-            Heard::Advertisement(flags) => self.receive_advertisement(known, mac, flags, now, emit),
+        match observed {
+            NeighbourMessage::Solicitation => self.receive_solicitation(known, mac, now, emit),
+            NeighbourMessage::Advertisement(flags) => self.receive_advertisement(known, mac, flags, now, emit),
         }
     }
 
@@ -334,7 +334,7 @@ impl NeighbourWriter {
             State::Incomplete | State::Probe => self.send_request(index, now, emit),
             State::Reachable => self.enter(index, State::Stale, known.mac, now),
             State::Stale => {
-                if self.writer.take_used(index) {
+                if self.writer.clear_used(index) {
                     self.enter(index, State::Probe, known.mac, now);
                     self.send_request(index, now, emit);
                 } else if now.saturating_sub(record.since) < self.timing.stale || !self.forget(index) {
@@ -342,7 +342,7 @@ impl NeighbourWriter {
                 }
             }
             State::Failed => {
-                if self.writer.take_used(index) {
+                if self.writer.clear_used(index) {
                     self.records[index.0 as usize].attempts = 0;
                     self.writer.set(index, State::Incomplete, [0; 6]);
                     self.send_request(index, now, emit);
@@ -381,10 +381,10 @@ impl NeighbourWriter {
         let slot = NeighbourIndex(self.free.pop()?);
         let mut is_filled = self.writer.fill(slot, interface, address, state, mac);
         if !is_filled {
-            let crowd = self.table.bucket_entries(interface, address);
-            let gives_way =
+            let bucket = self.table.bucket_entries(interface, address);
+            let is_displaceable =
                 |index: &NeighbourIndex| self.is_in(Which::Unconfirmed, *index) && self.table.uses(*index) == 0;
-            if let Some(index) = crowd.into_iter().flatten().find(gives_way) {
+            if let Some(index) = bucket.into_iter().flatten().find(is_displaceable) {
                 emit(Action::Failed { index });
                 is_filled = self.forget(index) && self.writer.fill(slot, interface, address, state, mac);
             }
@@ -414,7 +414,7 @@ impl NeighbourWriter {
             }
             State::Permanent => self.deadlines.clear(index.0),
             _ => {
-                self.writer.take_used(index);
+                self.writer.clear_used(index);
                 self.deadlines.set(index.0, now + self.timing.delay);
             }
         }
@@ -423,7 +423,7 @@ impl NeighbourWriter {
     fn fail(&mut self, index: NeighbourIndex, now: Time) {
         self.join(Which::Unresolved, index, now);
         self.writer.set(index, State::Failed, [0; 6]);
-        self.writer.take_used(index);
+        self.writer.clear_used(index);
         self.deadlines.set(index.0, now + self.timing.failed);
     }
 

@@ -27,7 +27,7 @@ pub(super) fn offer<A: Family>(
         if old.is_stale() {
             common.stale[offer.origin as usize] -= 1;
         }
-        if old.says(&fact) {
+        if old.equals(&fact) {
             table.entries[place].set_stale(false);
             common.release(set);
             return Ok(());
@@ -37,17 +37,19 @@ pub(super) fn offer<A: Family>(
         touch(table, common, place);
         return Ok(());
     }
-    if let Some((place, spare)) = found.and_then(|place| Some((place, table.find_spare(place, is_same)?))) {
-        let Some(old) = table.spares[spare].fact.replace(fact) else {
+    if let Some((place, first_unselected)) =
+        found.and_then(|place| Some((place, table.find_unselected(place, is_same)?)))
+    {
+        let Some(old) = table.unselected[first_unselected].fact.replace(fact) else {
             return Ok(());
         };
         if old.is_stale() {
             common.stale[offer.origin as usize] -= 1;
         }
-        common.sets.count_spare(set, true);
-        common.sets.count_spare(old.set, false);
+        common.sets.count_unselected(set, true);
+        common.sets.count_unselected(old.set, false);
         common.release(old.set);
-        if !old.says(&fact) {
+        if !old.equals(&fact) {
             touch(table, common, place);
         }
         return Ok(());
@@ -60,8 +62,8 @@ pub(super) fn offer<A: Family>(
     let place = found.unwrap_or_else(|| table.add(address, length));
     common.offers[offer.origin as usize] += 1;
     if used.is_some() {
-        table.add_spare(place, fact);
-        common.sets.count_spare(set, true);
+        table.add_unselected(place, fact);
+        common.sets.count_unselected(set, true);
     } else {
         table.use_offer(place, Some(fact), &mut common.sets);
     }
@@ -74,36 +76,36 @@ pub(super) fn withdraw<A: Family>(
     table: &mut Table<A>,
     common: &mut Common,
     (address, length): (A, u8),
-    is_it: impl Fn(&RouteRecord) -> bool,
+    is_match: impl Fn(&RouteRecord) -> bool,
 ) -> bool {
     let Some(place) = table.find(address, length) else {
         return false;
     };
-    let gone = if let Some(used) = table.entries[place].record().filter(&is_it) {
+    let removed = if let Some(used) = table.entries[place].record().filter(&is_match) {
         // Another offer replaces the withdrawn offer until the next route selection.
-        let next = match table.entries[place].spare {
+        let next = match table.entries[place].first_unselected {
             NONE => None,
-            spare => table.remove_spare(spare),
+            first_unselected => table.remove_unselected(first_unselected),
         };
         if let Some(next) = next {
-            common.sets.count_spare(next.set, false);
+            common.sets.count_unselected(next.set, false);
         }
         table.use_offer(place, next, &mut common.sets);
         used
-    } else if let Some(spare) = table.find_spare(place, is_it) {
-        let Some(gone) = table.remove_spare(spare) else {
+    } else if let Some(first_unselected) = table.find_unselected(place, is_match) {
+        let Some(removed) = table.remove_unselected(first_unselected) else {
             return false;
         };
-        common.sets.count_spare(gone.set, false);
-        gone
+        common.sets.count_unselected(removed.set, false);
+        removed
     } else {
         return false;
     };
-    common.offers[gone.origin() as usize] -= 1;
-    if gone.is_stale() {
-        common.stale[gone.origin() as usize] -= 1;
+    common.offers[removed.origin() as usize] -= 1;
+    if removed.is_stale() {
+        common.stale[removed.origin() as usize] -= 1;
     }
-    common.release(gone.set);
+    common.release(removed.set);
     touch(table, common, place);
     true
 }
@@ -116,9 +118,9 @@ pub(super) fn touch<A: Family>(table: &mut Table<A>, common: &mut Common, place:
     if entry.mark() {
         common.dirty[A::INDEX].push(place);
     }
-    if !common.unsettled && !common.floating.is_empty() {
+    if !common.needs_resolution && !common.floating.is_empty() {
         let within = first.wrap()..=last.wrap();
-        common.unsettled = common.floating.range(within).next().is_some();
+        common.needs_resolution = common.floating.range(within).next().is_some();
     }
 }
 
@@ -134,9 +136,9 @@ pub(super) fn mark_stale<A: Family>(table: &mut Table<A>, common: &mut Common, o
             common.stale[origin as usize] += 1;
         }
     }
-    for place in 0..table.spares.places() {
-        let spare = &mut table.spares[place];
-        let fact = spare.fact.as_mut();
+    for place in 0..table.unselected.places() {
+        let first_unselected = &mut table.unselected[place];
+        let fact = first_unselected.fact.as_mut();
         if let Some(fact) = fact.filter(|fact| fact.origin() == origin && !fact.is_stale()) {
             fact.set_stale(true);
             common.stale[origin as usize] += 1;
@@ -144,23 +146,23 @@ pub(super) fn mark_stale<A: Family>(table: &mut Table<A>, common: &mut Common, o
     }
 }
 
-/// Withdraws at most `most` stale offers of an origin, starting at `cursor`. Returns the number of withdrawn offers.
+/// Withdraws at most `max` stale offers of an origin, starting at `cursor`. Returns the number of withdrawn offers.
 pub(super) fn sweep<A: Family>(
     table: &mut Table<A>,
     common: &mut Common,
     origin: Origin,
-    (cursor, most): (&mut u32, usize),
+    (cursor, max): (&mut u32, usize),
 ) -> usize {
-    let mut swept = 0;
-    while *cursor < table.entries.places() && swept < most && common.stale[origin as usize] > 0 {
+    let mut removed_count = 0;
+    while *cursor < table.entries.places() && removed_count < max && common.stale[origin as usize] > 0 {
         let is_stale = |fact: &RouteRecord| fact.origin() == origin && fact.is_stale();
         let entry = table.entries[*cursor];
         let has = table.offers(*cursor).any(|fact| is_stale(&fact));
         if has && withdraw(table, common, (entry.address, entry.length), is_stale) {
-            swept += 1;
+            removed_count += 1;
         } else {
             *cursor += 1;
         }
     }
-    swept
+    removed_count
 }

@@ -89,7 +89,7 @@ struct Common {
     /// New gateways that are not yet resolved.
     fresh: Vec<Address>,
     /// Whether all gateways must be resolved again.
-    unsettled: bool,
+    needs_resolution: bool,
     down: BTreeSet<InterfaceIndex>,
     /// Gateways of uplinks that are down.
     lost: BTreeSet<(InterfaceIndex, Address)>,
@@ -115,7 +115,7 @@ impl Common {
         };
         let (index, is_new) = taken.inspect_err(|_| self.refused_hops += 1)?;
         if let (true, Target::Hops(hops)) = (is_new, target) {
-            self.follow(hops);
+            self.register_hops(hops);
         }
         Ok(index)
     }
@@ -123,13 +123,13 @@ impl Common {
     /// Removes a use of an offer's target.
     fn release(&mut self, index: u32) {
         if let Some(hops) = self.sets.release(index) {
-            self.unfollow(&hops);
+            self.unregister_hops(&hops);
         }
     }
 
-    fn follow(&mut self, hops: &[WeightedNextHop]) {
+    fn register_hops(&mut self, hops: &[WeightedNextHop]) {
         for hop in hops {
-            let OfferedNextHop::Via(gateway) = hop.way else {
+            let OfferedNextHop::Via(gateway) = hop.next_hop else {
                 continue;
             };
             let floating = self.floating.entry(gateway).or_default();
@@ -140,9 +140,9 @@ impl Common {
         }
     }
 
-    fn unfollow(&mut self, hops: &[WeightedNextHop]) {
+    fn unregister_hops(&mut self, hops: &[WeightedNextHop]) {
         for hop in hops {
-            let OfferedNextHop::Via(gateway) = hop.way else {
+            let OfferedNextHop::Via(gateway) = hop.next_hop else {
                 continue;
             };
             let Some(floating) = self.floating.get_mut(&gateway) else {
@@ -182,7 +182,7 @@ impl Rib {
                 sets: Sets::new(settings.sets),
                 floating: BTreeMap::new(),
                 fresh: Vec::new(),
-                unsettled: false,
+                needs_resolution: false,
                 down: BTreeSet::new(),
                 lost: BTreeSet::new(),
                 dirty: [Vec::new(), Vec::new()],
@@ -199,7 +199,7 @@ impl Rib {
 
     /// Changes the limits for future offers.
     pub fn set_settings(&mut self, settings: Settings) {
-        self.common.unsettled |= self.settings.by_default_route != settings.by_default_route;
+        self.common.needs_resolution |= self.settings.by_default_route != settings.by_default_route;
         self.settings = settings;
     }
 
@@ -219,11 +219,11 @@ impl Rib {
     /// of a static route. Returns false if the offer does not exist.
     pub fn withdraw(&mut self, prefix: Prefix, origin: Origin, which: u32) -> bool {
         let wanted = (origin, origin.which(which.min(255) as u8, which));
-        let is_it = |fact: &table::RouteRecord| fact.which() == wanted;
+        let is_match = |fact: &table::RouteRecord| fact.which() == wanted;
         let length = prefix.length();
         match prefix.address() {
-            Address::V4(bits) => change::withdraw(&mut self.v4, &mut self.common, (bits, length), is_it),
-            Address::V6(bits) => change::withdraw(&mut self.v6, &mut self.common, (bits, length), is_it),
+            Address::V4(bits) => change::withdraw(&mut self.v4, &mut self.common, (bits, length), is_match),
+            Address::V6(bits) => change::withdraw(&mut self.v6, &mut self.common, (bits, length), is_match),
         }
     }
 
@@ -234,7 +234,7 @@ impl Rib {
     pub fn add_group(&mut self, hops: &[WeightedNextHop]) -> Result<Group, RibError> {
         let group = self.common.sets.add_group(hops);
         let group = group.inspect_err(|_| self.common.refused_hops += 1)?;
-        self.common.follow(hops);
+        self.common.register_hops(hops);
         Ok(group)
     }
 
@@ -245,9 +245,9 @@ impl Rib {
     pub fn change_group(&mut self, group: Group, hops: &[WeightedNextHop]) -> Result<(), RibError> {
         let old = self.common.sets.change_group(group, hops);
         let old = old.inspect_err(|_| self.common.refused_hops += 1)?;
-        self.common.follow(hops);
-        self.common.unfollow(&old);
-        self.common.unsettled |= !self.common.floating.is_empty();
+        self.common.register_hops(hops);
+        self.common.unregister_hops(&old);
+        self.common.needs_resolution |= !self.common.floating.is_empty();
         Ok(())
     }
 
@@ -293,14 +293,14 @@ impl Rib {
     }
 
     /// Why a next hop of an offer was unreachable at the last publication; `None` for a reachable next hop.
-    pub fn unresolved_reason(&self, way: OfferedNextHop) -> Option<UnresolvedReason> {
+    pub fn unresolved_reason(&self, next_hop: OfferedNextHop) -> Option<UnresolvedReason> {
         let found = |gateway| {
             self.common
                 .floating
                 .get(&gateway)
                 .is_some_and(|found| !found.shares.is_empty())
         };
-        match way {
+        match next_hop {
             OfferedNextHop::Drop(_) | OfferedNextHop::Local(_) => None,
             OfferedNextHop::Attached(interface) | OfferedNextHop::Gateway { interface, .. }
                 if !self.link_is_up(interface) =>
@@ -317,20 +317,20 @@ impl Rib {
 
     /// Starts a replay, in which an origin offers all of its routes again. Each offer of the origin is stale until the
     /// origin repeats the offer.
-    pub fn begin_replay(&mut self, origin: Origin) {
+    pub fn start_replay(&mut self, origin: Origin) {
         change::mark_stale(&mut self.v4, &mut self.common, origin);
         change::mark_stale(&mut self.v6, &mut self.common, origin);
         self.cursors[origin as usize] = [0; 2];
     }
 
-    /// Ends the replay: withdraws at most `most` stale offers, and returns their number. A result below `most` means
+    /// Ends the replay: withdraws at most `max` stale offers, and returns their number. A result below `max` means
     /// that no stale offers remain.
-    pub fn end_replay(&mut self, origin: Origin, most: usize) -> usize {
-        let swept = publish::sweep(self, origin, most);
-        if swept < most {
+    pub fn end_replay(&mut self, origin: Origin, max: usize) -> usize {
+        let removed_count = publish::sweep(self, origin, max);
+        if removed_count < max {
             self.cursors[origin as usize] = [0; 2];
         }
-        swept
+        removed_count
     }
 
     /// Statistics of the RIB.
@@ -372,11 +372,11 @@ impl Rib {
     /// valid while routes change.
     pub fn page(&self, from: u64) -> impl Iterator<Item = (u64, ListedRoute<'_>)> {
         const SIX: u64 = 1 << 32;
-        let four = from..u64::from(self.v4.entries.places());
-        let six = from.max(SIX)..SIX + u64::from(self.v6.entries.places());
-        let four = four.flat_map(|place| self.listed(&self.v4, place as u32).map(move |shown| (place + 1, shown)));
-        let six = six.flat_map(|place| self.listed(&self.v6, place as u32).map(move |shown| (place + 1, shown)));
-        four.chain(six)
+        let v4 = from..u64::from(self.v4.entries.places());
+        let v6 = from.max(SIX)..SIX + u64::from(self.v6.entries.places());
+        let v4 = v4.flat_map(|place| self.listed(&self.v4, place as u32).map(move |shown| (place + 1, shown)));
+        let v6 = v6.flat_map(|place| self.listed(&self.v6, place as u32).map(move |shown| (place + 1, shown)));
+        v4.chain(v6)
     }
 
     /// Offers for exactly this prefix. The selected offer comes first.

@@ -77,7 +77,7 @@ pub enum OfferedNextHop {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WeightedNextHop {
     /// The next hop.
-    pub way: OfferedNextHop,
+    pub next_hop: OfferedNextHop,
     /// Weight, at least 1.
     pub weight: u8,
     /// Balancing granularity. If any member has [`Balance::Host`], the whole set has [`Balance::Host`].
@@ -86,9 +86,9 @@ pub struct WeightedNextHop {
 
 impl WeightedNextHop {
     /// Creates a next hop with weight 1.
-    pub fn new(way: OfferedNextHop) -> Self {
+    pub fn new(next_hop: OfferedNextHop) -> Self {
         Self {
-            way,
+            next_hop,
             weight: 1,
             balance: Balance::Flow,
         }

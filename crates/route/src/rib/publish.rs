@@ -13,17 +13,17 @@ impl Rib {
     pub fn publish(&mut self, sink: &mut dyn Sink) {
         self.find_gateways();
         self.resolve_sets();
-        let mut gone = Vec::new();
-        select(&mut self.v4, &mut self.common, &mut gone, sink);
-        select(&mut self.v6, &mut self.common, &mut gone, sink);
-        gone.into_iter().for_each(|prefix| sink.remove(prefix));
+        let mut removed = Vec::new();
+        select(&mut self.v4, &mut self.common, &mut removed, sink);
+        select(&mut self.v6, &mut self.common, &mut removed, sink);
+        removed.into_iter().for_each(|prefix| sink.remove(prefix));
     }
 
     /// Resolves new gateways, or all gateways if routes to them have changed. Marks sets with a changed gateway for
     /// another resolution.
     fn find_gateways(&mut self) {
         let fresh = std::mem::take(&mut self.common.fresh);
-        let all = std::mem::take(&mut self.common.unsettled);
+        let all = std::mem::take(&mut self.common.needs_resolution);
         let wanted: Vec<Address> = match all {
             true => self.common.floating.keys().copied().collect(),
             false => fresh,
@@ -48,15 +48,15 @@ impl Rib {
             let Some(set) = self.common.sets.get(index) else {
                 continue;
             };
-            let (before, heads, spare_uses) = (set.resolved.is_some(), set.heads, set.spare_uses);
+            let (before, heads, unselected_uses) = (set.resolved.is_some(), set.heads, set.unselected_uses);
             let resolved = self.view().resolve(&set.hops);
             let flips = before != resolved.is_some();
             if !self.common.sets.resolve(index, resolved) {
                 continue;
             }
-            let spares = (flips && spare_uses > 0).then_some(index);
-            mark_users(&mut self.v4, &mut self.common, heads[0], spares);
-            mark_users(&mut self.v6, &mut self.common, heads[1], spares);
+            let unselected = (flips && unselected_uses > 0).then_some(index);
+            mark_users(&mut self.v4, &mut self.common, heads[0], unselected);
+            mark_users(&mut self.v6, &mut self.common, heads[1], unselected);
         }
     }
 
@@ -70,16 +70,16 @@ impl Rib {
     }
 }
 
-/// Marks the entries that use a set. With `spares`, also marks entries with an unselected offer of this set, because
+/// Marks the entries that use a set. With `unselected`, also marks entries with an unselected offer of this set, because
 /// the set has become reachable or unreachable.
-fn mark_users<A: Family>(table: &mut Table<A>, common: &mut Common, head: u32, spares: Option<u32>) {
+fn mark_users<A: Family>(table: &mut Table<A>, common: &mut Common, head: u32, unselected: Option<u32>) {
     let mut users: Vec<u32> = table.users(head).collect();
-    if let Some(set) = spares {
-        let of_set = (0..table.spares.places()).map(|place| table.spares[place]);
+    if let Some(set) = unselected {
+        let of_set = (0..table.unselected.places()).map(|place| table.unselected[place]);
         users.extend(
             of_set
-                .filter(|spare| spare.fact.is_some_and(|fact| fact.set == set))
-                .map(|spare| spare.entry),
+                .filter(|first_unselected| first_unselected.fact.is_some_and(|fact| fact.set == set))
+                .map(|first_unselected| first_unselected.entry),
         );
     }
     for place in users {
@@ -90,7 +90,7 @@ fn mark_users<A: Family>(table: &mut Table<A>, common: &mut Common, head: u32, s
 }
 
 /// Selects and publishes the best offer of every marked entry.
-fn select<A: Family>(table: &mut Table<A>, common: &mut Common, gone: &mut Vec<Prefix>, sink: &mut dyn Sink) {
+fn select<A: Family>(table: &mut Table<A>, common: &mut Common, removed: &mut Vec<Prefix>, sink: &mut dyn Sink) {
     for place in std::mem::take(&mut common.dirty[A::INDEX]) {
         choose(table, common, place);
         let entry = table.entries[place];
@@ -98,12 +98,12 @@ fn select<A: Family>(table: &mut Table<A>, common: &mut Common, gone: &mut Vec<P
         if let Some(resolved) = resolved {
             sink.set(entry.prefix(), resolved);
         } else if entry.is_published() {
-            gone.push(entry.prefix());
+            removed.push(entry.prefix());
         }
         let published = resolved.is_some();
         common.published[A::INDEX] += usize::from(published);
         common.published[A::INDEX] -= usize::from(entry.is_published());
-        table.entries[place].looked_at(published);
+        table.entries[place].record_examined(published);
         if entry.record().is_none() {
             table.remove(place);
         }
@@ -112,7 +112,7 @@ fn select<A: Family>(table: &mut Table<A>, common: &mut Common, gone: &mut Vec<P
 
 /// Selects the best reachable offer, or the best offer if no offer is reachable.
 fn choose<A: Family>(table: &mut Table<A>, common: &mut Common, place: u32) {
-    if table.entries[place].spare == NONE {
+    if table.entries[place].first_unselected == NONE {
         return;
     }
     let rank = |fact: &RouteRecord| (common.sets.resolved(fact.set).is_none(), fact.rank());
@@ -124,14 +124,14 @@ fn choose<A: Family>(table: &mut Table<A>, common: &mut Common, place: u32) {
     if used.as_ref().is_some_and(same) {
         return;
     }
-    let Some(spare) = table.find_spare(place, same) else {
+    let Some(first_unselected) = table.find_unselected(place, same) else {
         return;
     };
-    table.remove_spare(spare);
-    common.sets.count_spare(best.set, false);
+    table.remove_unselected(first_unselected);
+    common.sets.count_unselected(best.set, false);
     if let Some(used) = used {
-        table.add_spare(place, used);
-        common.sets.count_spare(used.set, true);
+        table.add_unselected(place, used);
+        common.sets.count_unselected(used.set, true);
     }
     table.use_offer(place, Some(best), &mut common.sets);
 }
@@ -141,14 +141,15 @@ pub(super) fn mark_interface(common: &mut Common, interface: crate::InterfaceInd
     let named = common.sets.iter().filter(|(_, set)| set.names(interface));
     let named: Vec<u32> = named.map(|(index, _)| index).collect();
     named.into_iter().for_each(|index| common.sets.mark(index));
-    common.unsettled |= !common.floating.is_empty();
+    common.needs_resolution |= !common.floating.is_empty();
 }
 
-/// Withdraws at most `most` stale offers of an origin.
-pub(super) fn sweep(rib: &mut Rib, origin: super::Origin, most: usize) -> usize {
-    let [mut four, mut six] = rib.cursors[origin as usize];
-    let swept = change::sweep(&mut rib.v4, &mut rib.common, origin, (&mut four, most));
-    let swept = swept + change::sweep(&mut rib.v6, &mut rib.common, origin, (&mut six, most - swept));
-    rib.cursors[origin as usize] = [four, six];
-    swept
+/// Withdraws at most `max` stale offers of an origin.
+pub(super) fn sweep(rib: &mut Rib, origin: super::Origin, max: usize) -> usize {
+    let [mut v4, mut v6] = rib.cursors[origin as usize];
+    let removed_count = change::sweep(&mut rib.v4, &mut rib.common, origin, (&mut v4, max));
+    let removed_count =
+        removed_count + change::sweep(&mut rib.v6, &mut rib.common, origin, (&mut v6, max - removed_count));
+    rib.cursors[origin as usize] = [v4, v6];
+    removed_count
 }

@@ -98,14 +98,14 @@ impl View<'_> {
         offers.sort_by_key(RouteRecord::rank);
         offers.iter().find_map(|fact| {
             let hops = &self.common.sets.get(fact.set)?.hops;
-            let shares = combine(hops, |way| match way {
+            let shares = combine(hops, |next_hop| match next_hop {
                 OfferedNextHop::Via(next) => self.via(next, path),
                 OfferedNextHop::Attached(interface) => self.direct(OfferedNextHop::Gateway {
                     interface,
                     address: gateway,
                 }),
                 OfferedNextHop::Drop(DropKind::Blackhole | DropKind::Unreachable | DropKind::Prohibit)
-                | OfferedNextHop::Gateway { .. } => self.direct(way),
+                | OfferedNextHop::Gateway { .. } => self.direct(next_hop),
                 OfferedNextHop::Local(_) | OfferedNextHop::Drop(_) => Shares::new(),
             });
             (!shares.is_empty()).then_some(shares)
@@ -117,8 +117,8 @@ impl View<'_> {
         for place in table.covering(bits) {
             let connected = table.offers(place).find(|fact| fact.origin() == Origin::Connected);
             let set = connected.and_then(|fact| self.common.sets.get(fact.set));
-            let way = set.and_then(|set| set.hops.first()).map(|hop| hop.way);
-            match way {
+            let next_hop = set.and_then(|set| set.hops.first()).map(|hop| hop.next_hop);
+            match next_hop {
                 Some(OfferedNextHop::Attached(interface)) if self.is_up(interface) => return Link::On(interface),
                 Some(OfferedNextHop::Local(_)) => return Link::Own,
                 // The address is the network or broadcast address of an attached network.
@@ -130,8 +130,8 @@ impl View<'_> {
     }
 
     /// Resolves a next hop that needs no route.
-    fn direct(&self, way: OfferedNextHop) -> Shares {
-        let hop = match way {
+    fn direct(&self, next_hop: OfferedNextHop) -> Shares {
+        let hop = match next_hop {
             OfferedNextHop::Drop(refusal) => Some(NextHop::Drop(refusal)),
             OfferedNextHop::Local(interface) => Some(NextHop::Local(interface)),
             OfferedNextHop::Attached(interface) => self.is_up(interface).then_some(NextHop::Attached(interface)),
@@ -147,15 +147,15 @@ impl View<'_> {
     /// Resolves a set. The gateways of the set must be resolved before.
     pub fn resolve(&self, hops: &[WeightedNextHop]) -> Option<ResolvedSet> {
         if let [hop] = hops
-            && !matches!(hop.way, OfferedNextHop::Via(_))
+            && !matches!(hop.next_hop, OfferedNextHop::Via(_))
         {
-            let (hop, _) = self.direct(hop.way).pop_first()?;
+            let (hop, _) = self.direct(hop.next_hop).pop_first()?;
             return Some(ResolvedSet([(hop, 1)].into(), Balance::Flow));
         }
-        let shares = combine(hops, |way| {
-            match way {
+        let shares = combine(hops, |next_hop| {
+            match next_hop {
                 OfferedNextHop::Via(gateway) => self.common.floating.get(&gateway).map(|found| found.shares.clone()),
-                _ => Some(self.direct(way)),
+                _ => Some(self.direct(next_hop)),
             }
             .unwrap_or_default()
         });
@@ -168,7 +168,7 @@ impl View<'_> {
 fn combine(hops: &[WeightedNextHop], mut lead: impl FnMut(OfferedNextHop) -> Shares) -> Shares {
     let found: Vec<(u64, Shares)> = hops
         .iter()
-        .map(|hop| (u64::from(hop.weight.max(1)), lead(hop.way)))
+        .map(|hop| (u64::from(hop.weight.max(1)), lead(hop.next_hop)))
         .filter(|(_, shares)| !shares.is_empty())
         .collect();
     let sum = |shares: &Shares| shares.values().sum::<u64>();

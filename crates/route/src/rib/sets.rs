@@ -17,7 +17,7 @@ pub struct Set {
     /// Number of offers that use the set. The owner of a group counts as one offer.
     uses: u32,
     /// Number of unselected offers that use the set.
-    pub spare_uses: u32,
+    pub unselected_uses: u32,
     /// First entry of each family in the list of entries that use the set.
     pub heads: [u32; 2],
     /// Whether the set is a group. Only a group can be changed by its owner. Equal sets never share a group.
@@ -31,7 +31,7 @@ pub struct Set {
 impl Set {
     /// Whether a next hop of the set refers to this interface.
     pub fn names(&self, interface: InterfaceIndex) -> bool {
-        self.hops.iter().any(|hop| match hop.way {
+        self.hops.iter().any(|hop| match hop.next_hop {
             OfferedNextHop::Local(index)
             | OfferedNextHop::Attached(index)
             | OfferedNextHop::Gateway { interface: index, .. } => index == interface,
@@ -48,24 +48,24 @@ pub struct Sets {
     /// Cache of the last acquired set, because daemons send many consecutive routes with equal next hops.
     last: Option<(Arc<[WeightedNextHop]>, u32)>,
     count: usize,
-    most: usize,
+    max: usize,
     /// Numbers of the sets that need a new resolution.
     pub dirty: Vec<u32>,
 }
 
 fn is_floating(hops: &[WeightedNextHop]) -> bool {
-    hops.iter().any(|hop| matches!(hop.way, OfferedNextHop::Via(_)))
+    hops.iter().any(|hop| matches!(hop.next_hop, OfferedNextHop::Via(_)))
 }
 
 impl Sets {
-    /// Creates a collection without sets. `most` is the maximum number of sets.
-    pub fn new(most: usize) -> Self {
+    /// Creates a collection without sets. `max` is the maximum number of sets.
+    pub fn new(max: usize) -> Self {
         Self {
             all: Slab::default(),
             known: BTreeMap::new(),
             last: None,
             count: 0,
-            most,
+            max,
             dirty: Vec::new(),
         }
     }
@@ -141,15 +141,15 @@ impl Sets {
         if hops.is_empty() && !is_group || hops.len() > MAX_HOPS {
             return Err(RibError::Hops(hops.len()));
         }
-        if self.count >= self.most {
-            return Err(RibError::Sets(self.most));
+        if self.count >= self.max {
+            return Err(RibError::Sets(self.max));
         }
         self.count += 1;
         let index = self.all.add(Some(Set {
             hops: hops.into(),
             resolved: None,
             uses: 1,
-            spare_uses: 0,
+            unselected_uses: 0,
             heads: [NONE; 2],
             is_group,
             is_dirty: true,
@@ -204,9 +204,13 @@ impl Sets {
     }
 
     /// Counts an offer with this set that has become unselected (`more`) or selected.
-    pub fn count_spare(&mut self, index: u32, more: bool) {
+    pub fn count_unselected(&mut self, index: u32, more: bool) {
         if let Some(set) = self.get_mut(index) {
-            set.spare_uses = if more { set.spare_uses + 1 } else { set.spare_uses - 1 };
+            set.unselected_uses = if more {
+                set.unselected_uses + 1
+            } else {
+                set.unselected_uses - 1
+            };
         }
     }
 

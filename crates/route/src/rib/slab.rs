@@ -31,8 +31,8 @@ impl<T> Slab<T> {
         }
         if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
             // The first chunk grows on demand, because most routers have few routes.
-            let room = if self.chunks.is_empty() { 0 } else { CHUNK };
-            self.chunks.push(Vec::with_capacity(room));
+            let capacity = if self.chunks.is_empty() { 0 } else { CHUNK };
+            self.chunks.push(Vec::with_capacity(capacity));
         }
         let full = (self.chunks.len() - 1) * CHUNK;
         let last = self.chunks.last_mut().expect("one was pushed");

@@ -111,7 +111,7 @@ impl RouteRecord {
 
     /// Whether this offer and `other` are equal except for age and staleness.
     #[inline]
-    pub fn says(&self, other: &RouteRecord) -> bool {
+    pub fn equals(&self, other: &RouteRecord) -> bool {
         (self.set, self.metric, self.distance, self.protocol)
             == (other.set, other.metric, other.distance, other.protocol)
     }
@@ -134,7 +134,7 @@ pub struct Entry<A> {
     previous: u32,
     next: u32,
     /// Index of the first unselected offer.
-    pub spare: u32,
+    pub first_unselected: u32,
 }
 
 impl<A: Family> Entry<A> {
@@ -175,7 +175,7 @@ impl<A: Family> Entry<A> {
     }
 
     /// Records that the publication has examined the entry, and whether the prefix is published now.
-    pub fn looked_at(&mut self, published: bool) {
+    pub fn record_examined(&mut self, published: bool) {
         self.marks = self.marks & !OF_ENTRY | if published { PUBLISHED } else { 0 };
     }
 
@@ -194,7 +194,7 @@ impl<A: Family> Entry<A> {
 
 /// An unselected offer of an entry with several offers.
 #[derive(Clone, Copy, Debug)]
-pub struct Spare {
+pub struct UnselectedOffer {
     /// The offer; `None` if the slot is free.
     pub fact: Option<RouteRecord>,
     /// Index of the entry to which the offer belongs.
@@ -209,7 +209,7 @@ pub struct Table<A> {
     /// Entries by number. An entry is a prefix with its selected offer.
     pub entries: Slab<Entry<A>>,
     /// Unselected offers.
-    pub spares: Slab<Spare>,
+    pub unselected: Slab<UnselectedOffer>,
     index: HashTable<u32>,
     key: HashKey,
     /// Number of entries of each prefix length.
@@ -225,7 +225,7 @@ impl<A: Family> Table<A> {
     pub fn new(key: HashKey) -> Self {
         Self {
             entries: Slab::default(),
-            spares: Slab::default(),
+            unselected: Slab::default(),
             index: HashTable::new(),
             key,
             lengths: vec![0; usize::from(A::BITS) + 1].into(),
@@ -239,7 +239,7 @@ impl<A: Family> Table<A> {
 
     /// Number of heap bytes that the table uses.
     pub fn bytes(&self) -> usize {
-        self.entries.bytes() + self.spares.bytes() + self.index.allocation_size() + self.lengths.len() * 4
+        self.entries.bytes() + self.unselected.bytes() + self.index.allocation_size() + self.lengths.len() * 4
     }
 
     /// Entry of a prefix.
@@ -268,7 +268,7 @@ impl<A: Family> Table<A> {
             set: NONE,
             previous: NONE,
             next: NONE,
-            spare: NONE,
+            first_unselected: NONE,
             ..Entry::default()
         });
         let (entries, key) = (&self.entries, self.key);
@@ -294,10 +294,10 @@ impl<A: Family> Table<A> {
 
     /// All offers of an entry. The selected offer comes first.
     pub fn offers(&self, place: u32) -> impl Iterator<Item = RouteRecord> + '_ {
-        let mut spare = self.entries[place].spare;
+        let mut first_unselected = self.entries[place].first_unselected;
         let others = std::iter::from_fn(move || {
-            let found = (spare != NONE).then(|| &self.spares[spare])?;
-            spare = found.next;
+            let found = (first_unselected != NONE).then(|| &self.unselected[first_unselected])?;
+            first_unselected = found.next;
             found.fact
         });
         self.entries[place].record().into_iter().chain(others)
@@ -336,39 +336,39 @@ impl<A: Family> Table<A> {
     }
 
     /// Adds an unselected offer.
-    pub fn add_spare(&mut self, entry: u32, fact: RouteRecord) {
-        let next = self.entries[entry].spare;
+    pub fn add_unselected(&mut self, entry: u32, fact: RouteRecord) {
+        let next = self.entries[entry].first_unselected;
         let fact = Some(fact);
-        self.entries[entry].spare = self.spares.add(Spare { fact, entry, next });
+        self.entries[entry].first_unselected = self.unselected.add(UnselectedOffer { fact, entry, next });
     }
 
     /// Index of an unselected offer.
-    pub fn find_spare(&self, entry: u32, wanted: impl Fn(&RouteRecord) -> bool) -> Option<u32> {
-        let mut place = self.entries[entry].spare;
+    pub fn find_unselected(&self, entry: u32, wanted: impl Fn(&RouteRecord) -> bool) -> Option<u32> {
+        let mut place = self.entries[entry].first_unselected;
         while place != NONE {
-            let spare = &self.spares[place];
-            if spare.fact.as_ref().is_some_and(&wanted) {
+            let first_unselected = &self.unselected[place];
+            if first_unselected.fact.as_ref().is_some_and(&wanted) {
                 return Some(place);
             }
-            place = spare.next;
+            place = first_unselected.next;
         }
         None
     }
 
     /// Removes an unselected offer.
-    pub fn remove_spare(&mut self, place: u32) -> Option<RouteRecord> {
-        let Spare { fact, entry, next } = self.spares[place];
-        if self.entries[entry].spare == place {
-            self.entries[entry].spare = next;
+    pub fn remove_unselected(&mut self, place: u32) -> Option<RouteRecord> {
+        let UnselectedOffer { fact, entry, next } = self.unselected[place];
+        if self.entries[entry].first_unselected == place {
+            self.entries[entry].first_unselected = next;
         } else {
-            let mut before = self.entries[entry].spare;
-            while self.spares[before].next != place {
-                before = self.spares[before].next;
+            let mut before = self.entries[entry].first_unselected;
+            while self.unselected[before].next != place {
+                before = self.unselected[before].next;
             }
-            self.spares[before].next = next;
+            self.unselected[before].next = next;
         }
-        self.spares[place].fact = None;
-        self.spares.free(place);
+        self.unselected[place].fact = None;
+        self.unselected.free(place);
         fact
     }
 }

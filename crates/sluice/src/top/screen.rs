@@ -29,7 +29,7 @@ const WIDE: u16 = 160;
 #[derive(Debug, Default)]
 pub struct View {
     snapshot: Option<Snapshot>,
-    trouble: Option<String>,
+    error: Option<String>,
     first: usize,
 }
 
@@ -134,8 +134,8 @@ impl View {
     /// Receive pending snapshots. Returns whether further snapshots can arrive.
     fn take(&mut self, news: &Receiver<News>) -> bool {
         match news.try_recv() {
-            Ok(Ok(snapshot)) => (self.snapshot, self.trouble) = (Some(snapshot), None),
-            Ok(Err(trouble)) => self.trouble = Some(trouble),
+            Ok(Ok(snapshot)) => (self.snapshot, self.error) = (Some(snapshot), None),
+            Ok(Err(error)) => self.error = Some(error),
             Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Disconnected) => return false,
         }
@@ -158,9 +158,9 @@ impl View {
         let mut lines = vec![Line::styled(escaped(&title).into_owned(), Modifier::BOLD)];
         let warnings = self.snapshot.iter().flat_map(|snapshot| &snapshot.warnings);
         // The first line of a multi-line error states the problem.
-        let trouble = self.trouble.iter().filter_map(|trouble| trouble.lines().next());
+        let error = self.error.iter().filter_map(|error| error.lines().next());
         lines.extend(
-            trouble
+            error
                 .chain(warnings.map(String::as_str))
                 .map(|text| Line::styled(escaped(text), URGENT)),
         );
@@ -184,9 +184,9 @@ fn tables(snapshot: &Snapshot, first: usize, frame: &mut Frame<'_>, area: Rect) 
         area = below;
     }
     let (mut load, mut stages) = (sheet::load(snapshot), sheet::stages(snapshot));
-    let gone = first.min(snapshot.workers.len());
-    load.rows.drain(1..=gone);
-    stages.rows.drain(1..=gone);
+    let scrolled = first.min(snapshot.workers.len());
+    load.rows.drain(1..=scrolled);
+    stages.rows.drain(1..=scrolled);
     let traffic = sheet::traffic(snapshot);
     let drops = sheet::drops(snapshot, usize::from(area.height));
     let [workers, traffic_rows] = [load.rows.len(), traffic.rows.len()].map(|rows| rows as u16 + 1);
@@ -203,11 +203,11 @@ fn tables(snapshot: &Snapshot, first: usize, frame: &mut Frame<'_>, area: Rect) 
         return;
     }
     // The table of workers leaves a third of the rows to the other tables. A blank row follows each table.
-    let most = (area.height / 3).max(3);
+    let max = (area.height / 3).max(3);
     let rows = [
-        Constraint::Length(workers.min(most) + 1),
-        Constraint::Length(workers.min(most) + 1),
-        Constraint::Length(traffic_rows.min(most) + 1),
+        Constraint::Length(workers.min(max) + 1),
+        Constraint::Length(workers.min(max) + 1),
+        Constraint::Length(traffic_rows.min(max) + 1),
         Constraint::Fill(1),
     ];
     let [one, two, three, four] = Layout::vertical(rows).areas(area);
@@ -270,8 +270,8 @@ mod tests {
     use super::*;
 
     fn view() -> View {
-        let began = Instant::now();
-        let (before, now) = (poll(began, 1), poll(began + Duration::from_secs(1), 2));
+        let started_at = Instant::now();
+        let (before, now) = (poll(started_at, 1), poll(started_at + Duration::from_secs(1), 2));
         View {
             snapshot: Some(Snapshot::between(&before, &now)),
             ..View::default()
@@ -363,7 +363,7 @@ DROPPED/S DROPPED REASON
     #[test]
     fn screen_of_any_size_is_drawn() {
         let troubled = View {
-            trouble: Some("no daemon answers\nstart one".into()),
+            error: Some("no daemon answers\nstart one".into()),
             ..view()
         };
         for (width, height) in [(20, 5), (1, 1), (3, 40), (300, 2), (160, 8)] {

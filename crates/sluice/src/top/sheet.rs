@@ -189,9 +189,9 @@ fn traffic_row(name: &str, link: &str, traffic: &Traffic) -> Row<7> {
     }
 }
 
-/// Table of at most `most` drop reasons. The reasons with the most packets are listed.
-pub fn drops(snapshot: &Snapshot, most: usize) -> Sheet<3> {
-    let listed = snapshot.drops.iter().take(most).map(|drop| Row {
+/// Table of at most `max` drop reasons. The reasons with the most packets are listed.
+pub fn drops(snapshot: &Snapshot, max: usize) -> Sheet<3> {
+    let listed = snapshot.drops.iter().take(max).map(|drop| Row {
         cells: [scaled(drop.rate), scaled(drop.packets as f64), drop.name.clone()],
         urgent: false,
     });
@@ -210,12 +210,12 @@ pub fn title(snapshot: &Snapshot) -> String {
     let Snapshot {
         name,
         uptime,
-        sessions: [four, six],
+        sessions: [v4, v6],
         seconds,
         ..
     } = snapshot;
     let up = humantime::format_duration(std::time::Duration::from_secs(*uptime));
-    let sessions = grouped(four + six);
+    let sessions = grouped(v4 + v6);
     format!("{name}: up {up}, {sessions} sessions; the last {seconds:.1} s")
 }
 

@@ -413,8 +413,8 @@ mod tests {
 
     #[test]
     fn snapshot_of_one_second_has_rates_costs_and_predictions() {
-        let began = Instant::now();
-        let (before, now) = (poll(began, 1), poll(began + Duration::from_secs(1), 2));
+        let started_at = Instant::now();
+        let (before, now) = (poll(started_at, 1), poll(started_at + Duration::from_secs(1), 2));
         let snapshot = Snapshot::between(&before, &now);
         let [first, second] = &snapshot.workers[..] else {
             panic!("{snapshot:?}")
@@ -437,8 +437,8 @@ mod tests {
 
     #[test]
     fn snapshot_over_a_restart_of_the_daemon_has_no_rates_yet() {
-        let began = Instant::now();
-        let (before, mut now) = (poll(began, 5), poll(began + Duration::from_secs(1), 9));
+        let started_at = Instant::now();
+        let (before, mut now) = (poll(started_at, 5), poll(started_at + Duration::from_secs(1), 9));
         now.status.process += 1;
         let snapshot = Snapshot::between(&before, &now);
         assert_eq!(Traffic::default(), snapshot.traffic);
@@ -449,8 +449,8 @@ mod tests {
 
     #[test]
     fn snapshot_of_counters_that_were_started_anew_has_no_negative_rates() {
-        let began = Instant::now();
-        let (before, now) = (poll(began, 9), poll(began + Duration::from_secs(1), 5));
+        let started_at = Instant::now();
+        let (before, now) = (poll(started_at, 9), poll(started_at + Duration::from_secs(1), 5));
         let snapshot = Snapshot::between(&before, &now);
         assert_eq!((0.0, 0.0), (snapshot.traffic.received, snapshot.gateway.packets));
     }
@@ -465,8 +465,8 @@ mod tests {
 
     #[test]
     fn worker_that_was_not_there_before_is_measured_from_the_next_look_on() {
-        let began = Instant::now();
-        let (mut before, now) = (poll(began, 1), poll(began + Duration::from_secs(1), 2));
+        let started_at = Instant::now();
+        let (mut before, now) = (poll(started_at, 1), poll(started_at + Duration::from_secs(1), 2));
         before.cores = vec![core(0, 1)];
         let snapshot = Snapshot::between(&before, &now);
         assert_eq!(0.0, snapshot.workers[1].figures.packets);

@@ -30,13 +30,13 @@ fn empty<T>(places: usize) -> impl Iterator<Item = Cell<MaybeUninit<T>>> {
 }
 
 impl<T> Arena<T> {
-    /// Creates an arena with initial values and capacity for `room` more values in the same memory. `many` is the
-    /// capacity of the further storage, which is allocated when `room` is used up.
-    pub fn new(values: Vec<T>, room: usize, many: usize) -> Self {
+    /// Creates an arena with initial values and capacity for `capacity` more values in the same memory. `many` is the
+    /// capacity of the further storage, which is allocated when `capacity` is used up.
+    pub fn new(values: Vec<T>, capacity: usize, many: usize) -> Self {
         let len = values.len();
         let values = values.into_iter().map(|value| Cell::new(MaybeUninit::new(value)));
         Self {
-            places: values.chain(empty(room)).collect(),
+            places: values.chain(empty(capacity)).collect(),
             more: (OnceLock::new(), many),
             len: AtomicUsize::new(len),
             appending: Mutex::new(()),

@@ -16,7 +16,7 @@ use bytemuck::{Pod, Zeroable};
 /// Number of entries in a bucket.
 const BUCKET_ENTRIES: usize = 8;
 /// Maximum number of tags of displaced entries in a bucket. Further displaced entries are only counted.
-const AWAY: usize = 6;
+const MAX_AWAY_TAGS: usize = 6;
 /// Number of entries in the stash.
 pub(super) const STASH: usize = 32;
 /// Maximum number of buckets that a removal visits to move displaced entries back.
@@ -40,8 +40,8 @@ pub(super) struct Bucket {
 #[repr(C)]
 struct Overflow {
     /// Tags of entries that are stored in their alternative bucket; 0 means no entry.
-    away: [u16; AWAY],
-    /// Number of displaced entries without a tag in `away`.
+    displaced: [u16; MAX_AWAY_TAGS],
+    /// Number of displaced entries without a tag in `displaced`.
     more: u16,
     /// Bit set of the entries in this bucket that are guests from another bucket.
     guests: u8,
@@ -62,8 +62,8 @@ impl Bucket {
     /// Whether an entry with this tag may be stored outside of the home bucket.
     #[inline(always)]
     fn overflows(&self, tag: u16) -> bool {
-        let away = equal(bytemuck::cast(self.overflow), tag).up_to(AWAY as u32);
-        !away.is_empty() || self.overflow.more != 0 || self.overflow.stashed != 0
+        let displaced = equal(bytemuck::cast(self.overflow), tag).up_to(MAX_AWAY_TAGS as u32);
+        !displaced.is_empty() || self.overflow.more != 0 || self.overflow.stashed != 0
     }
 
     fn is_guest(&self, slot: usize) -> bool {
@@ -81,20 +81,20 @@ impl Bucket {
         self.overflow.guests &= !(1 << slot);
     }
 
-    fn may_leave(&self) -> bool {
+    fn has_free_tag(&self) -> bool {
         self.overflow.more < u16::MAX
     }
 
     fn leaves(&mut self, tag: u16) {
-        match self.overflow.away.iter_mut().find(|away| **away == 0) {
-            Some(away) => *away = tag,
+        match self.overflow.displaced.iter_mut().find(|displaced| **displaced == 0) {
+            Some(displaced) => *displaced = tag,
             None => self.overflow.more += 1,
         }
     }
 
     fn returns(&mut self, tag: u16) {
-        match self.overflow.away.iter_mut().find(|away| **away == tag) {
-            Some(away) => *away = 0,
+        match self.overflow.displaced.iter_mut().find(|displaced| **displaced == tag) {
+            Some(displaced) => *displaced = 0,
             None => self.overflow.more -= 1,
         }
     }
@@ -122,9 +122,9 @@ pub(super) struct Index<'m> {
 
 /// Result of a lookup in only the home bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Glance {
+pub(super) enum HomeLookup {
     Entry(Entry),
-    Elsewhere,
+    Displaced,
     Nothing,
 }
 
@@ -193,58 +193,63 @@ impl<'m> Index<'m> {
     }
 
     #[inline(always)]
-    pub fn glance(&self, hash: u64) -> Glance {
+    pub fn lookup_home(&self, hash: u64) -> HomeLookup {
         let tag = tag_of(hash);
         let Some(bucket) = self.buckets.get(self.home(hash) as usize) else {
-            return Glance::Nothing;
+            return HomeLookup::Nothing;
         };
         let tagged = bucket.tagged(tag);
         if !tagged.is_empty() {
-            return Glance::Entry(bucket.entries[tagged.first()]);
+            return HomeLookup::Entry(bucket.entries[tagged.first()]);
         }
         if bucket.overflows(tag) {
             prefetch_read_at(self.buckets, self.other(self.home(hash), tag) as usize);
-            return Glance::Elsewhere;
+            return HomeLookup::Displaced;
         }
-        Glance::Nothing
+        HomeLookup::Nothing
     }
 
-    /// The entry with this hash that satisfies the predicate `is_it`. Reads at most two buckets and the stash.
+    /// The entry with this hash that satisfies the predicate `is_match`. Reads at most two buckets and the stash.
     #[inline]
-    pub fn find(&self, hash: u64, mut is_it: impl FnMut(Entry) -> bool) -> Option<Entry> {
-        self.locate(hash, &mut is_it).map(|(_, entry)| entry)
+    pub fn find(&self, hash: u64, mut is_match: impl FnMut(Entry) -> bool) -> Option<Entry> {
+        self.locate(hash, &mut is_match).map(|(_, entry)| entry)
     }
 
     #[inline]
-    fn locate(&self, hash: u64, is_it: &mut impl FnMut(Entry) -> bool) -> Option<(Place, Entry)> {
+    fn locate(&self, hash: u64, is_match: &mut impl FnMut(Entry) -> bool) -> Option<(Place, Entry)> {
         let (home, tag) = (self.home(hash), tag_of(hash));
         let bucket = self.bucket(home);
         for slot in bucket.tagged(tag) {
             let entry = bucket.entries[slot];
-            if is_it(entry) {
+            if is_match(entry) {
                 return Some((Place::Slot(home, slot), entry));
             }
         }
         if bucket.overflows(tag) {
-            self.locate_elsewhere(home, tag, is_it)
+            self.locate_displaced(home, tag, is_match)
         } else {
             None
         }
     }
 
     #[cold]
-    fn locate_elsewhere(&self, home: u32, tag: u16, is_it: &mut impl FnMut(Entry) -> bool) -> Option<(Place, Entry)> {
+    fn locate_displaced(
+        &self,
+        home: u32,
+        tag: u16,
+        is_match: &mut impl FnMut(Entry) -> bool,
+    ) -> Option<(Place, Entry)> {
         let other = self.other(home, tag);
         let bucket = self.bucket(other);
         for slot in bucket.tagged(tag) {
             let entry = bucket.entries[slot];
-            if is_it(entry) {
+            if is_match(entry) {
                 return Some((Place::Slot(other, slot), entry));
             }
         }
         let stash = self.stash[..self.stashed].iter().enumerate();
         let mut here = stash.filter(|(_, stashed)| stashed.home == home && stashed.tag == tag);
-        here.find(|(_, stashed)| is_it(stashed.entry))
+        here.find(|(_, stashed)| is_match(stashed.entry))
             .map(|(k, stashed)| (Place::Stash(k), stashed.entry))
     }
 
@@ -256,15 +261,15 @@ impl<'m> Index<'m> {
             self.bucket_mut(home).put(slot, tag, entry, false);
             return true;
         }
-        self.place_elsewhere(home, tag, entry)
+        self.place_displaced(home, tag, entry)
     }
 
     #[cold]
-    fn place_elsewhere(&mut self, home: u32, tag: u16, entry: Entry) -> bool {
+    fn place_displaced(&mut self, home: u32, tag: u16, entry: Entry) -> bool {
         let other = self.other(home, tag);
-        let away = other != home && self.bucket(home).may_leave();
-        if away && let Some(slot) = self.bucket(other).empty() {
-            self.settle_away(home, other, slot, tag, entry);
+        let displaced = other != home && self.bucket(home).has_free_tag();
+        if displaced && let Some(slot) = self.bucket(other).empty() {
+            self.displace_entry(home, other, slot, tag, entry);
             return true;
         }
         if let Some(slot) = self.make_space(home) {
@@ -272,11 +277,11 @@ impl<'m> Index<'m> {
             return true;
         }
         // Count displaced entries again, because the insertion may have displaced another entry from the home bucket.
-        if away
-            && self.bucket(home).may_leave()
+        if displaced
+            && self.bucket(home).has_free_tag()
             && let Some(slot) = self.make_space(other)
         {
-            self.settle_away(home, other, slot, tag, entry);
+            self.displace_entry(home, other, slot, tag, entry);
             return true;
         }
         let Some(place) = self.stash.get_mut(self.stashed) else {
@@ -288,7 +293,7 @@ impl<'m> Index<'m> {
         true
     }
 
-    fn settle_away(&mut self, home: u32, other: u32, slot: usize, tag: u16, entry: Entry) {
+    fn displace_entry(&mut self, home: u32, other: u32, slot: usize, tag: u16, entry: Entry) {
         self.bucket_mut(other).put(slot, tag, entry, true);
         self.bucket_mut(home).leaves(tag);
     }
@@ -298,7 +303,7 @@ impl<'m> Index<'m> {
         for guests in [true, false] {
             for slot in 0..BUCKET_ENTRIES {
                 let from = self.bucket(bucket);
-                if from.is_guest(slot) != guests || !(guests || from.may_leave()) {
+                if from.is_guest(slot) != guests || !(guests || from.has_free_tag()) {
                     continue;
                 }
                 let (tag, entry) = (from.tags[slot], from.entries[slot]);
@@ -312,7 +317,7 @@ impl<'m> Index<'m> {
                     self.bucket_mut(other).put(to, tag, entry, false);
                     self.bucket_mut(other).returns(tag);
                 } else {
-                    self.settle_away(bucket, other, to, tag, entry);
+                    self.displace_entry(bucket, other, to, tag, entry);
                 }
                 return Some(slot);
             }
@@ -330,7 +335,7 @@ impl<'m> Index<'m> {
         let (home, tag) = (self.home(hash), tag_of(hash));
         match self.locate(hash, &mut |found| found == entry) {
             None => return false,
-            Some((Place::Stash(k), _)) => self.unstash(k),
+            Some((Place::Stash(k), _)) => self.remove_stashed(k),
             Some((Place::Slot(bucket, slot), _)) => {
                 if self.bucket(bucket).is_guest(slot) {
                     self.bucket_mut(home).returns(tag);
@@ -342,7 +347,7 @@ impl<'m> Index<'m> {
         true
     }
 
-    fn unstash(&mut self, k: usize) {
+    fn remove_stashed(&mut self, k: usize) {
         let home = self.stash[k].home;
         self.stashed -= 1;
         self.stash[k] = self.stash[self.stashed];
@@ -356,7 +361,13 @@ impl<'m> Index<'m> {
             if self.stashed != 0 && self.refill_from_stash(bucket) {
                 return;
             }
-            let Some(&tag) = self.bucket(bucket).overflow.away.iter().find(|away| **away != 0) else {
+            let Some(&tag) = self
+                .bucket(bucket)
+                .overflow
+                .displaced
+                .iter()
+                .find(|displaced| **displaced != 0)
+            else {
                 return;
             };
             let other = self.other(bucket, tag);
@@ -381,13 +392,13 @@ impl<'m> Index<'m> {
         for k in 0..self.stashed {
             let Stashed { entry, home, tag } = self.stash[k];
             if home == bucket {
-                self.unstash(k);
+                self.remove_stashed(k);
                 self.bucket_mut(bucket).put(to, tag, entry, false);
                 return true;
             }
-            if self.other(home, tag) == bucket && self.bucket(home).may_leave() {
-                self.unstash(k);
-                self.settle_away(home, bucket, to, tag, entry);
+            if self.other(home, tag) == bucket && self.bucket(home).has_free_tag() {
+                self.remove_stashed(k);
+                self.displace_entry(home, bucket, to, tag, entry);
                 return true;
             }
         }
@@ -402,21 +413,21 @@ impl<'m> Index<'m> {
             stashed: self.stashed,
             ..Audit::default()
         };
-        let mut away = vec![Vec::new(); self.buckets.len()];
+        let mut displaced = vec![Vec::new(); self.buckets.len()];
         for (number, bucket) in (0u32..).zip(self.buckets.iter()) {
             for slot in (0..BUCKET_ENTRIES).filter(|&slot| bucket.tags[slot] != 0) {
                 audit.entries += 1;
                 if bucket.is_guest(slot) {
-                    audit.away += 1;
-                    away[self.other(number, bucket.tags[slot]) as usize].push(bucket.tags[slot]);
+                    audit.displaced += 1;
+                    displaced[self.other(number, bucket.tags[slot]) as usize].push(bucket.tags[slot]);
                 }
             }
             let stray = (0..BUCKET_ENTRIES).any(|slot| bucket.tags[slot] == 0 && bucket.is_guest(slot));
             assert!(!stray, "an empty place is marked as a guest's");
         }
-        for (number, (bucket, mut expected)) in (0u32..).zip(self.buckets.iter().zip(away)) {
+        for (number, (bucket, mut expected)) in (0u32..).zip(self.buckets.iter().zip(displaced)) {
             let count = expected.len();
-            let mut marked: Vec<u16> = bucket.overflow.away.into_iter().filter(|&tag| tag != 0).collect();
+            let mut marked: Vec<u16> = bucket.overflow.displaced.into_iter().filter(|&tag| tag != 0).collect();
             assert_eq!(
                 count,
                 marked.len() + usize::from(bucket.overflow.more),
@@ -449,6 +460,6 @@ impl<'m> Index<'m> {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Audit {
     pub entries: usize,
-    pub away: usize,
+    pub displaced: usize,
     pub stashed: usize,
 }

@@ -26,11 +26,11 @@ pub use record::{Links, Record, RecordIndex};
 use crate::memory::{LINE, Line};
 use crate::prefetch::{prefetch_all_at, prefetch_all_far_at};
 use crate::reserve::Reserve;
-use index::{Entry, Glance, Index};
+use index::{Entry, HomeLookup, Index};
 use sluice_wire::key::Direction;
 
 /// Number of records that a scan prefetches in advance.
-const SCANNED_AHEAD: u32 = 4;
+const PREFETCH_DISTANCE: u32 = 4;
 
 /// Maximum number of records in a table.
 pub const CAPACITY_LIMIT: usize = 1 << 30;
@@ -39,12 +39,12 @@ pub const CAPACITY_LIMIT: usize = 1 << 30;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TableSizeError {
     /// The memory is smaller than [`FlowTable::lines_for`] requires.
-    #[error("the flow table needs {needed} cache lines of memory, but got {given}")]
+    #[error("the flow table needs {needed} cache lines of memory, but got {provided}")]
     Memory {
         /// Required number of lines.
         needed: usize,
         /// Provided number of lines.
-        given: usize,
+        provided: usize,
     },
     /// The capacity is 0 or more than [`CAPACITY_LIMIT`].
     #[error("a flow table can't hold {0} records")]
@@ -84,7 +84,7 @@ impl Candidate {
     /// No record has this hash.
     pub const NONE: Candidate = Candidate(Entry::MAX);
     /// The home bucket has no candidate. The alternative bucket, the stash or a further part may have a candidate.
-    const ELSEWHERE: Candidate = Candidate(Entry::MAX - 1);
+    const DISPLACED: Candidate = Candidate(Entry::MAX - 1);
 
     /// Whether no record has this hash, so that [`FlowTable::confirm`] would return `None`.
     #[inline(always)]
@@ -158,12 +158,12 @@ impl<'m, R: Record> FlowTable<'m, R> {
     /// Estimated maximum number of records, including the reserve. Other tables may take parts of the reserve at any
     /// time.
     pub fn capacity(&self) -> usize {
-        let left = self.reserve.as_ref().map_or(0, |reserve| reserve.available());
+        let remaining = self.reserve.as_ref().map_or(0, |reserve| reserve.available());
         let each = self
             .further
             .first()
             .map_or(self.home.records.len(), |part| part.records.len());
-        self.home.records.len() + (self.further.len() + left) * each
+        self.home.records.len() + (self.further.len() + remaining) * each
     }
 
     /// Whether the table probably has space for `count` more records.
@@ -194,14 +194,14 @@ impl<'m, R: Record> FlowTable<'m, R> {
     /// record.
     #[inline(always)]
     pub fn candidate(&self, hash: u64) -> Candidate {
-        match self.home.index.glance(hash) {
-            Glance::Entry(entry) => {
+        match self.home.index.lookup_home(hash) {
+            HomeLookup::Entry(entry) => {
                 prefetch_all_far_at(self.home.records, (entry >> 1) as usize);
                 Candidate(entry)
             }
-            Glance::Elsewhere => Candidate::ELSEWHERE,
-            Glance::Nothing if self.further.is_empty() => Candidate::NONE,
-            Glance::Nothing => self.candidate_further(hash),
+            HomeLookup::Displaced => Candidate::DISPLACED,
+            HomeLookup::Nothing if self.further.is_empty() => Candidate::NONE,
+            HomeLookup::Nothing => self.candidate_further(hash),
         }
     }
 
@@ -211,7 +211,7 @@ impl<'m, R: Record> FlowTable<'m, R> {
         for part in &self.further {
             part.index.prefetch(hash);
         }
-        Candidate::ELSEWHERE
+        Candidate::DISPLACED
     }
 
     /// Optional step before the third pass: prefetches the candidate's lines into the first-level cache.
@@ -398,7 +398,7 @@ impl<'m, R: Record> FlowTable<'m, R> {
     fn release_parts(&mut self) {
         let Some(reserve) = &self.reserve else { return };
         while let Some(part) = self.further.pop_if(|part| part.live == 0) {
-            reserve.release(part.emptied());
+            reserve.release(part.reset());
         }
     }
 
@@ -418,7 +418,7 @@ impl<'m, R: Record> FlowTable<'m, R> {
         let reach = last.base + last.fresh;
         let end = reach.min(cursor.saturating_add(count));
         for index in cursor..end {
-            self.prefetch_record(RecordIndex(index.saturating_add(SCANNED_AHEAD)));
+            self.prefetch_record(RecordIndex(index.saturating_add(PREFETCH_DISTANCE)));
             if let Some(record) = self.get(RecordIndex(index))
                 && record.links().is_live()
             {

@@ -27,9 +27,9 @@ impl<'m, R: Record> Part<'m, R> {
         if capacity == 0 || capacity > CAPACITY_LIMIT {
             return Err(TableSizeError::Capacity(capacity));
         }
-        let (needed, given) = (FlowTable::<R>::lines_for(capacity), memory.len());
+        let (needed, provided) = (FlowTable::<R>::lines_for(capacity), memory.len());
         let Some(memory) = memory.get_mut(..needed) else {
-            return Err(TableSizeError::Memory { needed, given });
+            return Err(TableSizeError::Memory { needed, provided });
         };
         // The records precede the index, so that in aligned memory the two cache lines of a record form a pair that
         // processors fetch together.
@@ -46,7 +46,7 @@ impl<'m, R: Record> Part<'m, R> {
     }
 
     /// Resets an empty part to its initial state.
-    pub(super) fn emptied(self) -> Self {
+    pub(super) fn reset(self) -> Self {
         debug_assert_eq!(0, self.live);
         Part {
             base: 0,
@@ -70,14 +70,14 @@ impl<'m, R: Record> Part<'m, R> {
 
     /// The record that has this key.
     pub(super) fn find(&self, hash: u64, key: &R::Key) -> Option<Found> {
-        let is_it = |entry| {
+        let is_match = |entry| {
             let (index, direction) = unpack(entry);
             let place = index.0.wrapping_sub(self.base) as usize;
             self.records
                 .get(place)
                 .is_some_and(|record| record.matches(key, direction))
         };
-        self.index.find(hash, is_it).map(unpack)
+        self.index.find(hash, is_match).map(unpack)
     }
 
     /// Inserts a record. The keys of the record must not be in the part.

@@ -103,14 +103,15 @@ fn insert_up_to_capacity_finds_both_directions_and_refuses_the_next() {
         assert_eq!(Err(InsertError::Full), table.insert(forward, reverse, record));
         for number in 0..capacity as u32 {
             let found = [key(number), translated(number)].map(|key| table.find(hasher.one4(&key), &key));
-            let expected = [Direction::Forward, Direction::Reverse].map(|way| Some((RecordIndex(number), way)));
+            let expected =
+                [Direction::Forward, Direction::Reverse].map(|direction| Some((RecordIndex(number), direction)));
             assert_eq!(expected, found, "{number} of {capacity}");
         }
         let audit = table.home.index.audit();
         assert_eq!(2 * capacity, audit.entries);
         if capacity >= 1000 {
             assert_eq!(0, audit.stashed);
-            assert!(audit.away * 40 < audit.entries, "{audit:?}");
+            assert!(audit.displaced * 40 < audit.entries, "{audit:?}");
         }
     }
 }
@@ -131,7 +132,7 @@ fn insert_into_wrong_memory_is_refused_with_sizes() {
     assert_eq!(
         Some(TableSizeError::Memory {
             needed,
-            given: needed - 1
+            provided: needed - 1
         }),
         refused
     );
@@ -241,13 +242,13 @@ fn churn_at_full_load_keeps_marks_true_and_few_entries_away() {
     let audit = table.home.index.audit();
     assert_eq!(2 * capacity, audit.entries);
     if !cfg!(miri) {
-        assert!(audit.away * 40 < audit.entries && audit.stashed == 0, "{audit:?}");
+        assert!(audit.displaced * 40 < audit.entries && audit.stashed == 0, "{audit:?}");
     }
     for index in (0..capacity as u32).map(RecordIndex) {
         let record = *table.get(index).unwrap();
-        for way in [Direction::Forward, Direction::Reverse] {
-            let key = record.key(way);
-            assert_eq!(Some((index, way)), table.find(hasher.one4(&key), &key));
+        for direction in [Direction::Forward, Direction::Reverse] {
+            let key = record.key(direction);
+            assert_eq!(Some((index, direction)), table.find(hasher.one4(&key), &key));
         }
     }
 }
@@ -383,15 +384,15 @@ proptest! {
             let record = session(key(number), translated(number));
             let (forward, reverse) = hashes(&hasher, &record);
             if action > 0 {
-                let had_room = table.has_capacity_for(1);
+                let had_capacity = table.has_capacity_for(1);
                 match table.insert(forward, reverse, record) {
                     Ok(index) => {
-                        prop_assert!(had_room);
+                        prop_assert!(had_capacity);
                         prop_assert!(oracle.insert(number, index).is_none());
                     }
                     Err(InsertError::Duplicate { index, .. }) => prop_assert_eq!(oracle.get(&number), Some(&index)),
                     Err(refused) => {
-                        prop_assert_eq!((InsertError::Full, false), (refused, had_room));
+                        prop_assert_eq!((InsertError::Full, false), (refused, had_capacity));
                         prop_assert_eq!(home + each * taken(table), oracle.len());
                     }
                 }
@@ -405,7 +406,7 @@ proptest! {
                 for number in 0..90 {
                     let expected = oracle.get(&number);
                     let found = [key(number), translated(number)].map(|key| table.find(hash(&key), &key));
-                    let both = [Direction::Forward, Direction::Reverse].map(|way| expected.map(|&index| (index, way)));
+                    let both = [Direction::Forward, Direction::Reverse].map(|direction| expected.map(|&index| (index, direction)));
                     prop_assert_eq!(both, found);
                     if let Some(&index) = expected {
                         table.get_mut(index).unwrap().counters[0] += 1;

@@ -139,8 +139,8 @@ impl BlockAllocator {
     /// Provides a free range of at least `units` units.
     #[cold]
     fn refill(&mut self, units: u32, segments: &Segments) -> Option<()> {
-        let (position, left) = std::mem::take(&mut self.rest);
-        self.add(position, left);
+        let (position, remaining) = std::mem::take(&mut self.rest);
+        self.add(position, remaining);
         if !self.choose(units) {
             let free = self.join();
             // Merge only if enough memory is free, because merging examines all free blocks.
@@ -191,8 +191,8 @@ impl BlockAllocator {
     /// Allocates another segment of at least `needed` units. The segment doubles the existing memory, or adds a third
     /// of it above [`SLOW_GROWTH_FROM`].
     fn grow(&mut self, needed: u32, segments: &Segments) -> Option<()> {
-        let (position, left) = std::mem::take(&mut self.rest);
-        self.add(position, left);
+        let (position, remaining) = std::mem::take(&mut self.rest);
+        self.add(position, remaining);
         let more = if self.units < SLOW_GROWTH_FROM {
             self.units
         } else {

@@ -49,8 +49,8 @@ pub fn rank_of_length(entry: u32) -> u32 {
 /// Index of the entry that covers `slot`. `word` is the header word for this slot.
 #[inline(always)]
 pub fn entry_index(word: u32, slot: usize) -> usize {
-    let begun = word & ((2 << (slot & 15)) - 1) & 0xffff;
-    HEADER - 1 + (word >> 16) as usize + begun.count_ones() as usize
+    let started = word & ((2 << (slot & 15)) - 1) & 0xffff;
+    HEADER - 1 + (word >> 16) as usize + started.count_ones() as usize
 }
 
 /// Header word of `slot`; 0 outside the block.
@@ -81,7 +81,7 @@ pub fn runs(block: &[AtomicU32]) -> usize {
 /// The runs of a node in modifiable form.
 pub struct Runs {
     /// Bitmap of the slots at which a run starts.
-    begins: [u64; 4],
+    run_starts: [u64; 4],
     entries: [u32; SLOTS],
     count: usize,
 }
@@ -96,7 +96,7 @@ impl Runs {
 
     fn none() -> Self {
         Self {
-            begins: [0; 4],
+            run_starts: [0; 4],
             entries: [EMPTY; SLOTS],
             count: 0,
         }
@@ -106,9 +106,9 @@ impl Runs {
     pub fn read(block: &[AtomicU32]) -> Self {
         let mut runs = Self::none();
         for (word, header) in block.iter().take(HEADER).enumerate() {
-            runs.begins[word / 4] |= ((header.load(Ordering::Relaxed) & 0xffff) as u64) << (word % 4 * 16);
+            runs.run_starts[word / 4] |= ((header.load(Ordering::Relaxed) & 0xffff) as u64) << (word % 4 * 16);
         }
-        runs.count = runs.begins.iter().map(|bits| bits.count_ones() as usize).sum();
+        runs.count = runs.run_starts.iter().map(|bits| bits.count_ones() as usize).sum();
         let entries = block.iter().skip(HEADER).take(runs.count);
         for (entry, word) in runs.entries.iter_mut().zip(entries) {
             *entry = word.load(Ordering::Relaxed);
@@ -122,17 +122,17 @@ impl Runs {
         let mut starts = self.starts();
         let mut start = starts.next();
         for &entry in &self.entries[..self.count] {
-            let (begin, end) = (start.unwrap_or(SLOTS), starts.next());
+            let (first, end) = (start.unwrap_or(SLOTS), starts.next());
             start = end;
             let end = end.unwrap_or(SLOTS);
-            if end <= range.start || begin >= range.end {
-                runs.push(begin, entry);
+            if end <= range.start || first >= range.end {
+                runs.push(first, entry);
                 continue;
             }
-            if begin < range.start {
-                runs.push(begin, entry);
+            if first < range.start {
+                runs.push(first, entry);
             }
-            runs.push(begin.max(range.start), change(entry));
+            runs.push(first.max(range.start), change(entry));
             if end > range.end {
                 runs.push(range.end, entry);
             }
@@ -142,7 +142,7 @@ impl Runs {
 
     /// Slots at which runs start, in ascending order.
     fn starts(&self) -> impl Iterator<Item = usize> + '_ {
-        self.begins.iter().enumerate().flat_map(|(word, &bits)| {
+        self.run_starts.iter().enumerate().flat_map(|(word, &bits)| {
             let rest = |bits: &u64| Some(bits & bits.wrapping_sub(1)).filter(|bits| *bits != 0);
             std::iter::successors(Some(bits).filter(|bits| *bits != 0), rest)
                 .map(move |bits| word * 64 + bits.trailing_zeros() as usize)
@@ -153,7 +153,7 @@ impl Runs {
     #[inline]
     fn push(&mut self, slot: usize, entry: u32) {
         if self.count == 0 || self.entries[self.count - 1] != entry {
-            self.begins[slot / 64] |= 1 << (slot % 64);
+            self.run_starts[slot / 64] |= 1 << (slot % 64);
             self.entries[self.count] = entry;
             self.count += 1;
         }
@@ -171,7 +171,7 @@ impl Runs {
 
     /// Whether the runs of this node and `other` start at equal slots.
     pub fn is_shaped_as(&self, other: &Self) -> bool {
-        self.begins == other.begins
+        self.run_starts == other.run_starts
     }
 
     /// Stores changed entries into a block with equal starts of runs. Changes each entry with one store.
@@ -187,7 +187,7 @@ impl Runs {
     pub fn store(&self, block: &[AtomicU32]) {
         let mut before = 0;
         for (place, word) in block.iter().take(HEADER).enumerate() {
-            let bits = (self.begins[place / 4] >> (place % 4 * 16)) as u32 & 0xffff;
+            let bits = (self.run_starts[place / 4] >> (place % 4 * 16)) as u32 & 0xffff;
             word.store(before << 16 | bits, Ordering::Relaxed);
             before += bits.count_ones();
         }

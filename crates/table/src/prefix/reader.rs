@@ -161,7 +161,7 @@ impl<A: Address> PrefixReader<A> {
         let Some(root) = shared.roots.get(router as usize) else {
             return EMPTY;
         };
-        let (mut at, mut level) = begin(shared, root, address);
+        let (mut at, mut level) = start_entry(shared, root, address);
         while is_branch(at) && level < A::BITS / 8 {
             at = step(&shared.segments, at, address.byte(level.into()));
             level += 1;
@@ -191,21 +191,22 @@ impl<A: Address> PrefixReader<A> {
         let first = routers.first().copied().unwrap_or(0);
         let same = routers.iter().fold(0, |all, router| all | (router ^ first)) == 0;
         if let Some(root) = shared.roots.get(first as usize).filter(|_| same) {
-            return self.lookup_alike(root, addresses, values);
+            return self.lookup_same_router(root, addresses, values);
         }
-        // Until the last pass, `values` contains trie entries. Lane `k` starts at level `begun[k]`. The blocks of many
+        // Until the last pass, `values` contains trie entries. Lane `k` starts at level `started[k]`. The blocks of many
         // routers are scattered in memory, so each block is prefetched one pass before it is read.
-        let (mut begun, mut level) = ([0u8; LANES], 3);
-        for (((router, address), value), begun) in routers.iter().zip(addresses).zip(values.iter_mut()).zip(&mut begun)
+        let (mut started, mut level) = ([0u8; LANES], 3);
+        for (((router, address), value), started) in
+            routers.iter().zip(addresses).zip(values.iter_mut()).zip(&mut started)
         {
             let root = shared.roots.get(*router as usize);
-            (*value, *begun) = root.map_or((EMPTY, 1), |root| begin(shared, root, *address));
-            shared.prefetch_branch(*value, address.byte((*begun).into()));
-            level = level.min(u32::from(*begun));
+            (*value, *started) = root.map_or((EMPTY, 1), |root| start_entry(shared, root, *address));
+            shared.prefetch_branch(*value, address.byte((*started).into()));
+            level = level.min(u32::from(*started));
         }
         while level < A::BITS as u32 / 8 && values.iter().fold(0, |all, entry| all | entry) & (1 << 31) != 0 {
-            for ((address, value), begun) in addresses.iter().zip(values.iter_mut()).zip(&begun) {
-                if is_branch(*value) && u32::from(*begun) <= level {
+            for ((address, value), started) in addresses.iter().zip(values.iter_mut()).zip(&started) {
+                if is_branch(*value) && u32::from(*started) <= level {
                     *value = step(&shared.segments, *value, address.byte(level));
                     shared.prefetch_branch(*value, address.byte(level + 1));
                 }
@@ -227,9 +228,9 @@ impl<A: Address> PrefixReader<A> {
 
     /// Looks up addresses of a single router.
     #[inline(always)]
-    fn lookup_alike(&self, root: &Root, addresses: &[A], values: &mut [u32]) {
+    fn lookup_same_router(&self, root: &Root, addresses: &[A], values: &mut [u32]) {
         let mut near = CachedSegments::new(&self.shared.segments);
-        let mut level = u32::from(self.begin_alike(root, addresses, values));
+        let mut level = u32::from(self.start_same_router(root, addresses, values));
         while level < A::BITS as u32 / 8 && values.iter().fold(0, |all, entry| all | entry) & (1 << 31) != 0 {
             for (address, value) in addresses.iter().zip(values.iter_mut()) {
                 if is_branch(*value) {
@@ -248,7 +249,7 @@ impl<A: Address> PrefixReader<A> {
 
     /// The first trie entry of each address of one router, and its level.
     #[inline(always)]
-    fn begin_alike(&self, root: &Root, addresses: &[A], values: &mut [u32]) -> u8 {
+    fn start_same_router(&self, root: &Root, addresses: &[A], values: &mut [u32]) -> u8 {
         match self.shared.front(root) {
             Some(front) => {
                 for (address, value) in addresses.iter().zip(values.iter_mut()) {
@@ -266,7 +267,7 @@ impl<A: Address> PrefixReader<A> {
 
 /// The first trie entry of an address, and its level.
 #[inline(always)]
-fn begin<A: Address>(shared: &Shared, root: &Root, address: A) -> (u32, u8) {
+fn start_entry<A: Address>(shared: &Shared, root: &Root, address: A) -> (u32, u8) {
     let front = shared.front(root);
     front.map_or((EMPTY, 1), |front| (front.entry(address), front.levels))
 }

@@ -185,8 +185,8 @@ impl<A: Address> PrefixTable<A> {
         Ok(old)
     }
 
-    /// Removes all routes of a router, and passes each value to `gone`.
-    pub fn clear(&mut self, router: RouterIndex, gone: impl FnMut(u32)) {
+    /// Removes all routes of a router, and passes each value to `removed`.
+    pub fn clear(&mut self, router: RouterIndex, removed: impl FnMut(u32)) {
         let Some(routes) = self.routes.get_mut(router as usize).and_then(Option::take) else {
             return;
         };
@@ -203,7 +203,7 @@ impl<A: Address> PrefixTable<A> {
             self.fronts -= usize::from(front.levels > 1);
         }
         self.retire_unpublished();
-        routes.values().for_each(gone);
+        routes.values().for_each(removed);
     }
 
     /// Records all blocks below an entry as unpublished.

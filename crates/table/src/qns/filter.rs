@@ -246,7 +246,7 @@ impl RegionBits {
 pub struct RegionCounts {
     /// Number of rules by candidate.
     held: BTreeMap<u32, u32>,
-    spots: BTreeMap<RegionBits, u32>,
+    regions: BTreeMap<RegionBits, u32>,
     /// The finest bitmaps during their construction, and the last processed item.
     filling: Option<(Box<[AtomicU64]>, Option<RegionBits>)>,
 }
@@ -255,13 +255,13 @@ impl RegionCounts {
     /// Counts an added rule.
     pub fn add<A: Address>(&mut self, filter: &Filter, key: &Key<A>) {
         let candidate = Candidate::of(key);
-        if raise(&mut self.held, candidate.0) {
+        if increment(&mut self.held, candidate.0) {
             filter.set_held(candidate, true);
         }
-        if let Some(spot) = RegionBits::of(key)
-            && raise(&mut self.spots, spot)
+        if let Some(region) = RegionBits::of(key)
+            && increment(&mut self.regions, region)
         {
-            self.set(filter, spot, true);
+            self.set(filter, region, true);
         }
     }
 
@@ -271,30 +271,30 @@ impl RegionCounts {
         if lower(&mut self.held, candidate.0) {
             filter.set_held(candidate, false);
         }
-        if let Some(spot) = RegionBits::of(key)
-            && lower(&mut self.spots, spot)
+        if let Some(region) = RegionBits::of(key)
+            && lower(&mut self.regions, region)
         {
-            self.set(filter, spot, false);
+            self.set(filter, region, false);
         }
     }
 
     /// Sets the bits of an item, or clears its bits that no other item needs.
-    fn set(&self, filter: &Filter, spot: RegionBits, on: bool) {
-        if spot.length() <= COARSE {
+    fn set(&self, filter: &Filter, region: RegionBits, on: bool) {
+        if region.length() <= COARSE {
             if let Some(coarse) = filter.coarse.get() {
-                spot.set_32(coarse, COARSE, on);
+                region.set_32(coarse, COARSE, on);
             }
             return;
         }
         let filling = self.filling.as_ref().map(|(words, _)| words);
         if let Some(finest) = filter.finest.get().or(filling) {
-            spot.set_64(finest, FINEST, on);
+            region.set_64(finest, FINEST, on);
         }
-        let others = RegionBits { rest: 0, ..spot }..=RegionBits { rest: 0xf, ..spot };
+        let others = RegionBits { rest: 0, ..region }..=RegionBits { rest: 0xf, ..region };
         if let Some(fine) = filter.fine.get()
-            && (on || self.spots.range(others).next().is_none())
+            && (on || self.regions.range(others).next().is_none())
         {
-            spot.set_64(fine, FINE, on);
+            region.set_64(fine, FINE, on);
         }
     }
 
@@ -304,11 +304,11 @@ impl RegionCounts {
             return;
         }
         let (coarse, fine) = (halves(1 << COARSE), words(1 << FINE));
-        for spot in self.spots.keys() {
-            if spot.length() <= COARSE {
-                spot.set_32(&coarse, COARSE, true);
+        for region in self.regions.keys() {
+            if region.length() <= COARSE {
+                region.set_32(&coarse, COARSE, true);
             } else {
-                spot.set_64(&fine, FINE, true);
+                region.set_64(&fine, FINE, true);
             }
         }
         // Readers can access the bitmaps only after this call, when the bitmaps are complete. Only the writer sets
@@ -326,14 +326,14 @@ impl RegionCounts {
         let (words, done) = self.filling.get_or_insert_with(|| (words(1 << FINEST), None));
         let from = match *done {
             None => std::ops::Bound::Unbounded,
-            Some(spot) => std::ops::Bound::Excluded(spot),
+            Some(region) => std::ops::Bound::Excluded(region),
         };
         let mut last = None;
-        for spot in self.spots.range((from, std::ops::Bound::Unbounded)).take(STEP) {
-            if spot.0.length() > COARSE {
-                spot.0.set_64(words, FINEST, true);
+        for region in self.regions.range((from, std::ops::Bound::Unbounded)).take(STEP) {
+            if region.0.length() > COARSE {
+                region.0.set_64(words, FINEST, true);
             }
-            last = Some(*spot.0);
+            last = Some(*region.0);
         }
         match last {
             Some(last) => *done = Some(last),
@@ -347,7 +347,7 @@ impl RegionCounts {
 }
 
 /// Increments a count. Returns whether it was zero before.
-fn raise<K: Ord>(counts: &mut BTreeMap<K, u32>, key: K) -> bool {
+fn increment<K: Ord>(counts: &mut BTreeMap<K, u32>, key: K) -> bool {
     let count = counts.entry(key).or_insert(0);
     *count += 1;
     *count == 1

@@ -97,7 +97,7 @@ fn hashed(candidate: Candidate, port: u16) -> u64 {
 
 /// The unhashed bits of the entry word of [`shape`], for an entry with protocol and interface.
 #[inline(always)]
-pub(super) fn told_apart<A>(query: &Query<A>) -> u64 {
+pub(super) fn discriminator<A>(query: &Query<A>) -> u64 {
     u64::from(query.protocol) << PROTOCOL | u64::from(query.interface) << INTERFACE
 }
 
@@ -170,7 +170,7 @@ pub(super) mod sealed {
         fn same_key(one: &Self::Entry, other: &Self::Entry) -> bool;
         /// Rank of an entry, from 0 (most specific) to 3. `None` if the entry has another hash input, or does not match
         /// the protocol and the interface of a query.
-        fn rank(entry: &Self::Entry, block: &Self::Block, told_apart: u64) -> Option<u8>;
+        fn rank(entry: &Self::Entry, block: &Self::Block, discriminator: u64) -> Option<u8>;
         /// Value of an entry.
         fn value(entry: &Self::Entry) -> Self::Value;
         /// Creates the hash input of an entry or a query.
@@ -248,8 +248,8 @@ impl Layout for u32 {
     }
 
     #[inline(always)]
-    fn rank(entry: &[u64; 3], block: &[u64; 2], told_apart: u64) -> Option<u8> {
-        rank(entry[1], block[1] | told_apart).filter(|_| entry[0] == block[0])
+    fn rank(entry: &[u64; 3], block: &[u64; 2], discriminator: u64) -> Option<u8> {
+        rank(entry[1], block[1] | discriminator).filter(|_| entry[0] == block[0])
     }
 
     #[inline(always)]
@@ -316,8 +316,8 @@ impl Layout for u128 {
     }
 
     #[inline(always)]
-    fn rank(entry: &[u64; 7], block: &[u64; 4], told_apart: u64) -> Option<u8> {
-        rank(entry[3], block[3] | told_apart).filter(|_| entry[..3] == block[..3])
+    fn rank(entry: &[u64; 7], block: &[u64; 4], discriminator: u64) -> Option<u8> {
+        rank(entry[3], block[3] | discriminator).filter(|_| entry[..3] == block[..3])
     }
 
     #[inline(always)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::filter::{Candidates, Filter};
 use super::key::sealed::Layout;
-use super::key::{Address, Candidate, Match, Query, block, told_apart};
+use super::key::{Address, Candidate, Match, Query, block, discriminator};
 use super::line::{self, SLOTS, tag_of};
 use super::segments::Lines;
 use super::sync::{AtomicU64, Ordering};
@@ -66,31 +66,31 @@ impl<A: Address> QnsReader<A> {
         let shared = &*self.shared;
         let state = shared.state.load(Ordering::Acquire);
         let regions = shared.filter.regions::<A>();
-        let mut left = shared.filter.candidates(&regions, query);
-        let told_apart = told_apart(query);
-        while left.any() {
-            let first = left.next();
+        let mut remaining = shared.filter.candidates(&regions, query);
+        let discriminator = discriminator(query);
+        while remaining.any() {
+            let first = remaining.next();
             let one = block(query, first);
             // Process two candidates at a time, so that the second candidate's line is fetched during the comparison of
             // the first candidate.
-            if left.any() {
-                let second = left.next();
+            if remaining.any() {
+                let second = remaining.next();
                 let blocks = [one, block(query, second)];
                 let hashes = [0, 1].map(|place| A::hash_one(&shared.hasher, &blocks[place]));
                 let lines = hashes.map(|hash| shared.buckets.get(bucket(hash, state)));
                 if let Some(line) = lines[1] {
                     prefetch_read(line);
                 }
-                if let Some(value) = shared.probe(lines[0], state, hashes[0], &blocks[0], told_apart) {
+                if let Some(value) = shared.probe(lines[0], state, hashes[0], &blocks[0], discriminator) {
                     return Some(found(value, first));
                 }
-                if let Some(value) = shared.probe(lines[1], state, hashes[1], &blocks[1], told_apart) {
+                if let Some(value) = shared.probe(lines[1], state, hashes[1], &blocks[1], discriminator) {
                     return Some(found(value, second));
                 }
             } else {
                 let hash = A::hash_one(&shared.hasher, &one);
                 let line = shared.buckets.get(bucket(hash, state));
-                if let Some(value) = shared.probe(line, state, hash, &one, told_apart) {
+                if let Some(value) = shared.probe(line, state, hash, &one, discriminator) {
                     return Some(found(value, first));
                 }
             }
@@ -103,11 +103,11 @@ impl<A: Address> QnsReader<A> {
     pub fn lookup_counted(&self, query: &Query<A>) -> (Option<Match<A::Value>>, usize) {
         let shared = &*self.shared;
         let regions = shared.filter.regions::<A>();
-        let mut left = shared.filter.candidates(&regions, query);
+        let mut remaining = shared.filter.candidates(&regions, query);
         let mut lines = 1 + usize::from(regions.is_some());
-        while left.any() {
-            let candidate = left.next();
-            let (value, read) = shared.ask(query, candidate);
+        while remaining.any() {
+            let candidate = remaining.next();
+            let (value, read) = shared.check(query, candidate);
             lines += read;
             if let Some(value) = value {
                 return (Some(found(value, candidate)), lines);
@@ -135,25 +135,25 @@ impl<A: Address> QnsReader<A> {
                 regions.prefetch(query);
             }
         }
-        let mut left = [Candidates::<A>::default(); BATCH];
+        let mut remaining = [Candidates::<A>::default(); BATCH];
         // Indexes of the queries with remaining candidates, mostly in the original order.
         let mut lanes = [0u8; BATCH];
         let mut open = 0;
-        for (lane, (query, left)) in queries.iter().zip(&mut left).enumerate() {
-            *left = shared.filter.candidates(&regions, query);
+        for (lane, (query, remaining)) in queries.iter().zip(&mut remaining).enumerate() {
+            *remaining = shared.filter.candidates(&regions, query);
             lanes[open % BATCH] = lane as u8;
-            open += usize::from(left.any());
+            open += usize::from(remaining.any());
         }
         matches.fill(None);
-        let mut asked = [Candidate(0); BATCH];
+        let mut checked = [Candidate(0); BATCH];
         let mut blocks = [A::Block::default(); BATCH];
         let mut hashes = [0u64; BATCH];
         let mut lines = [None; BATCH];
         while open > 0 {
             for place in 0..open.min(BATCH) {
                 let lane = usize::from(lanes[place]) % BATCH;
-                asked[place] = left[lane].next();
-                blocks[place] = block(&queries[lane], asked[place]);
+                checked[place] = remaining[lane].next();
+                blocks[place] = block(&queries[lane], checked[place]);
             }
             <A as Layout>::hash(&shared.hasher, &blocks[..open.min(BATCH)], &mut hashes);
             let state = shared.state.load(Ordering::Acquire);
@@ -163,17 +163,17 @@ impl<A: Address> QnsReader<A> {
                     prefetch_read(line);
                 }
             }
-            let asking = open.min(BATCH);
+            let active = open.min(BATCH);
             open = 0;
-            for place in 0..asking {
+            for place in 0..active {
                 let lane = usize::from(lanes[place]) % BATCH;
-                let told_apart = told_apart(&queries[lane]);
-                let value = shared.probe(lines[place], state, hashes[place], &blocks[place], told_apart);
+                let discriminator = discriminator(&queries[lane]);
+                let value = shared.probe(lines[place], state, hashes[place], &blocks[place], discriminator);
                 if let Some(value) = value {
-                    matches[lane] = Some(found(value, asked[place]));
+                    matches[lane] = Some(found(value, checked[place]));
                 } else {
                     lanes[open % BATCH] = lane as u8;
-                    open += usize::from(left[lane].any());
+                    open += usize::from(remaining[lane].any());
                 }
             }
         }
@@ -206,7 +206,7 @@ impl<A: Address> Shared<A> {
         state: u64,
         hash: u64,
         block: &A::Block,
-        told_apart: u64,
+        discriminator: u64,
     ) -> Option<A::Value> {
         let tag = tag_of(hash);
         let mut line = line;
@@ -227,7 +227,7 @@ impl<A: Address> Shared<A> {
                     break;
                 }
                 let entry = line::entry::<A>(words, slots >> 1);
-                value = A::rank(&entry, block, told_apart).map(|_| A::value(&entry));
+                value = A::rank(&entry, block, discriminator).map(|_| A::value(&entry));
                 if line::header(words) != header {
                     break;
                 }
@@ -237,13 +237,13 @@ impl<A: Address> Shared<A> {
             }
             return value;
         }
-        self.probe_all(hash, block, told_apart).0
+        self.probe_all(hash, block, discriminator).0
     }
 
     /// Searches a whole bucket. Also returns the number of lines read.
     #[cold]
     #[inline(never)]
-    fn probe_all(&self, hash: u64, block: &A::Block, told_apart: u64) -> (Option<A::Value>, usize) {
+    fn probe_all(&self, hash: u64, block: &A::Block, discriminator: u64) -> (Option<A::Value>, usize) {
         let tag = tag_of(hash);
         loop {
             let state = self.state.load(Ordering::Acquire);
@@ -255,7 +255,7 @@ impl<A: Address> Shared<A> {
             {
                 lines += 1;
                 let words = words.as_ref();
-                if let Some((rank, value)) = best_of::<A>(words, tag, block, told_apart)
+                if let Some((rank, value)) = best_of::<A>(words, tag, block, discriminator)
                     && best.is_none_or(|(other, _)| rank < other)
                 {
                     best = Some((rank, value));
@@ -271,10 +271,10 @@ impl<A: Address> Shared<A> {
         }
     }
 
-    fn ask(&self, query: &Query<A>, candidate: Candidate) -> (Option<A::Value>, usize) {
+    fn check(&self, query: &Query<A>, candidate: Candidate) -> (Option<A::Value>, usize) {
         let block = block(query, candidate);
         let hash = A::hash_one(&self.hasher, &block);
-        self.probe_all(hash, &block, told_apart(query))
+        self.probe_all(hash, &block, discriminator(query))
     }
 
     /// Searches the sub-table of prefix length 0.
@@ -282,28 +282,28 @@ impl<A: Address> Shared<A> {
     fn lookup_zero(&self, query: &Query<A>) -> Option<Match<A::Value>> {
         match self.filter.zero() {
             0 => None,
-            kinds => self.ask_zero(query, kinds),
+            kinds => self.check_unprefixed(query, kinds),
         }
     }
 
     #[inline(never)]
-    fn ask_zero(&self, query: &Query<A>, kinds: u32) -> Option<Match<A::Value>> {
+    fn check_unprefixed(&self, query: &Query<A>, kinds: u32) -> Option<Match<A::Value>> {
         let with_port = Candidate(1);
         let kinds = kinds & if query.port.is_some() { 3 } else { 1 };
         let candidates = [with_port, Candidate(0)].into_iter();
         let mut candidates = candidates.filter(|candidate| kinds >> candidate.0 & 1 != 0);
-        candidates.find_map(|candidate| Some(found(self.ask(query, candidate).0?, candidate)))
+        candidates.find_map(|candidate| Some(found(self.check(query, candidate).0?, candidate)))
     }
 }
 
 /// The most specific matching entry of a line. The entry is read consistently.
-fn best_of<A: Address>(words: &[AtomicU64], tag: u16, block: &A::Block, told_apart: u64) -> Option<(u8, A::Value)> {
+fn best_of<A: Address>(words: &[AtomicU64], tag: u16, block: &A::Block, discriminator: u64) -> Option<(u8, A::Value)> {
     let mut header = line::header(words);
     while header.matches(tag) != 0 {
         let mut best = None;
         for slot in (0..SLOTS).filter(|slot| header.matches(tag) >> slot & 1 != 0) {
             let entry = line::entry::<A>(words, slot);
-            if let Some(rank) = A::rank(&entry, block, told_apart)
+            if let Some(rank) = A::rank(&entry, block, discriminator)
                 && best.is_none_or(|(other, _)| rank < other)
             {
                 best = Some((rank, A::value(&entry)));

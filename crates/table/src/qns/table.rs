@@ -108,7 +108,7 @@ impl<A: Address> QnsTable<A> {
             // The old and the new entry coexist briefly. A reader that found neither entry searches again.
             self.moved(0);
             clear(self.words(old.line), old.slot);
-            self.tidy(home);
+            self.compact(home);
             return Ok(Some(A::value(&before)));
         }
         self.entries += 1;
@@ -132,7 +132,7 @@ impl<A: Address> QnsTable<A> {
         clear(self.words(place.line), place.slot);
         self.entries -= 1;
         self.account.remove(&self.shared.filter, key);
-        self.tidy(Line::Bucket(bucket(self.hash(key), self.state())));
+        self.compact(Line::Bucket(bucket(self.hash(key), self.state())));
         Some(A::value(&entry))
     }
 
@@ -212,7 +212,7 @@ impl<A: Address> QnsTable<A> {
         for line in lines(&self.shared, home) {
             if let Some(slot) = free_slot(self.words(line)) {
                 fill::<A>(self.words(line), slot, tag, entry);
-                self.sift(home, line, tag);
+                self.add_to_sieves(home, line, tag);
                 return Ok(());
             }
             last = line;
@@ -228,12 +228,12 @@ impl<A: Address> QnsTable<A> {
         fill::<A>(words, 0, tag, entry);
         let before = line::rest(self.words(last));
         set_rest(self.words(last), Rest::new(free, before.sieve()));
-        self.sift(home, Line::Overflow(free), tag);
+        self.add_to_sieves(home, Line::Overflow(free), tag);
         Ok(())
     }
 
     /// Adds a tag to the sieves of the lines before `until`, from the last line to the first.
-    fn sift(&self, home: Line, until: Line, tag: u16) {
+    fn add_to_sieves(&self, home: Line, until: Line, tag: u16) {
         let before: Vec<Line> = lines(&self.shared, home).take_while(|line| *line != until).collect();
         for line in before.into_iter().rev() {
             let rest = line::rest(self.words(line));
@@ -286,11 +286,11 @@ impl<A: Address> QnsTable<A> {
         for (place, ..) in moving {
             clear(self.words(place.line), place.slot);
         }
-        self.tidy(old);
+        self.compact(old);
     }
 
     /// Compacts a bucket: fills free slots with entries of the last line, and frees empty lines.
-    fn tidy(&mut self, home: Line) {
+    fn compact(&mut self, home: Line) {
         while let Some((before, last, number)) = self.last_line(home) {
             let words = self.words(last);
             let header = line::header(words);

@@ -166,8 +166,8 @@ mod x86 {
                 let value = _mm256_set1_epi32(value as i32);
                 let half = |at: usize| {
                     let numbers = _mm256_loadu_si256(numbers.as_ptr().add(at).cast());
-                    let least = _mm256_min_epu32(numbers, value);
-                    _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(least, numbers))) as u16
+                    let min = _mm256_min_epu32(numbers, value);
+                    _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(min, numbers))) as u16
                 };
                 half(0) | half(8) << 8
             }
@@ -180,8 +180,8 @@ mod x86 {
                 let value = _mm256_set1_epi32(value as i32);
                 let half = |at: usize| {
                     let behind = _mm256_sub_epi32(value, _mm256_loadu_si256(first.as_ptr().add(at).cast()));
-                    let least = _mm256_min_epu32(behind, _mm256_loadu_si256(span.as_ptr().add(at).cast()));
-                    _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(least, behind))) as u16
+                    let min = _mm256_min_epu32(behind, _mm256_loadu_si256(span.as_ptr().add(at).cast()));
+                    _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(min, behind))) as u16
                 };
                 half(0) | half(8) << 8
             }
@@ -194,8 +194,8 @@ mod x86 {
                 let value = _mm256_set1_epi32(value as i32);
                 let half = |at: usize| {
                     let behind = _mm256_sub_epi16(value, _mm256_loadu_si256(first.as_ptr().add(at).cast()));
-                    let least = _mm256_min_epu16(behind, _mm256_loadu_si256(span.as_ptr().add(at).cast()));
-                    _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(least, behind))) as u16
+                    let min = _mm256_min_epu16(behind, _mm256_loadu_si256(span.as_ptr().add(at).cast()));
+                    _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(min, behind))) as u16
                 };
                 half(0) | half(8) << 8
             }
@@ -206,8 +206,8 @@ mod x86 {
             // SAFETY: see the comment above `impl Lanes for Avx2`.
             unsafe {
                 let behind = _mm_sub_epi8(_mm_set1_epi8(value as i8), _mm_loadu_si128(first.as_ptr().cast()));
-                let least = _mm_min_epu8(behind, _mm_loadu_si128(span.as_ptr().cast()));
-                _mm_movemask_epi8(_mm_cmpeq_epi8(least, behind)) as u16
+                let min = _mm_min_epu8(behind, _mm_loadu_si128(span.as_ptr().cast()));
+                _mm_movemask_epi8(_mm_cmpeq_epi8(min, behind)) as u16
             }
         }
 
@@ -243,8 +243,8 @@ mod x86 {
             unsafe {
                 let first = _mm512_loadu_si512(first.as_ptr().cast());
                 let behind = _mm512_sub_epi16(_mm512_set1_epi32(value as i32), first);
-                let least = _mm512_min_epu16(behind, _mm512_loadu_si512(span.as_ptr().cast()));
-                _mm512_cmpeq_epi32_mask(least, behind)
+                let min = _mm512_min_epu16(behind, _mm512_loadu_si512(span.as_ptr().cast()));
+                _mm512_cmpeq_epi32_mask(min, behind)
             }
         }
 

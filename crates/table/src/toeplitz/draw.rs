@@ -40,8 +40,8 @@ pub fn draw_for_hosts(wanted: Hosts, random: impl FnMut() -> u64) -> Key {
         }
     };
     let last = |length: usize| length.saturating_sub(bits as usize)..length;
-    let suits = |key: &Key| prefix.iter().all(|&length| spans(key, last(length), bits));
-    draw(random, shape, suits)
+    let is_suitable = |key: &Key| prefix.iter().all(|&length| spans(key, last(length), bits));
+    draw(random, shape, is_suitable)
 }
 
 /// Generates a random key for the hash of destination address and port. The ports are divided into port units of
@@ -63,15 +63,15 @@ pub fn draw_for_blocks(wanted: Blocks, random: impl FnMut() -> u64) -> Key {
             key.set(address + 31 - bits as usize, true);
         }
     };
-    let suits = |key: &Key| [32, 128].iter().all(|&address| spans(key, 0..address, bits));
-    draw(random, shape, suits)
+    let is_suitable = |key: &Key| [32, 128].iter().all(|&address| spans(key, 0..address, bits));
+    draw(random, shape, is_suitable)
 }
 
 /// Generates a random key for the hash of addresses and ports. Every field has full rank. The last 6 bits of the
 /// destination port also have the highest possible rank, so that a word of 64 ports contains ports of every shard.
 pub fn draw_for_flows(bits: u32, random: impl FnMut() -> u64) -> Key {
     let bits = bits.min(MAX_BITS);
-    let suits = |key: &Key| {
+    let is_suitable = |key: &Key| {
         [32usize, 128].iter().all(|&address| {
             let ports = 2 * address;
             let fields = [
@@ -84,7 +84,7 @@ pub fn draw_for_flows(bits: u32, random: impl FnMut() -> u64) -> Key {
             fields.into_iter().all(|field| spans(key, field, bits)) && rank(key, word, bits) == bits.min(6)
         })
     };
-    draw(random, |_| {}, suits)
+    draw(random, |_| {}, is_suitable)
 }
 
 /// Contribution of a port unit to the shard number, for keys of [`draw_for_blocks`].
@@ -96,7 +96,7 @@ pub fn unit_part(unit: u32, bits: u32) -> u32 {
     }
 }
 
-fn draw(mut random: impl FnMut() -> u64, shape: impl Fn(&mut Key), suits: impl Fn(&Key) -> bool) -> Key {
+fn draw(mut random: impl FnMut() -> u64, shape: impl Fn(&mut Key), is_suitable: impl Fn(&Key) -> bool) -> Key {
     for _ in 1..DRAWS {
         let mut bytes = [0; KEY_BYTES];
         for chunk in bytes.chunks_mut(8) {
@@ -105,7 +105,7 @@ fn draw(mut random: impl FnMut() -> u64, shape: impl Fn(&mut Key), suits: impl F
         }
         let mut key = Key::new(bytes);
         shape(&mut key);
-        if suits(&key) {
+        if is_suitable(&key) {
             return key;
         }
     }
@@ -136,14 +136,14 @@ fn column(key: &Key, at: usize, bits: u32) -> u32 {
 fn rank(key: &Key, input: core::ops::Range<usize>, bits: u32) -> u32 {
     let mut base = [0u32; 32];
     for at in input {
-        let mut left = column(key, at, bits);
-        while left != 0 {
-            let highest = left.ilog2() as usize;
+        let mut remaining = column(key, at, bits);
+        while remaining != 0 {
+            let highest = remaining.ilog2() as usize;
             if base[highest] == 0 {
-                base[highest] = left;
+                base[highest] = remaining;
                 break;
             }
-            left ^= base[highest];
+            remaining ^= base[highest];
         }
     }
     base.iter().filter(|&&column| column != 0).count() as u32
@@ -182,9 +182,9 @@ mod tests {
             prop_assert_eq!(
                 low(&key, &address.to_be_bytes(), bits), low(&key, &neighbour.to_be_bytes(), bits)
             );
-            let six = u128::from(seed) << 72;
+            let v6 = u128::from(seed) << 72;
             prop_assert_eq!(
-                low(&key, &(six | u128::from(other)).to_be_bytes(), bits), low(&key, &six.to_be_bytes(), bits)
+                low(&key, &(v6 | u128::from(other)).to_be_bytes(), bits), low(&key, &v6.to_be_bytes(), bits)
             );
         }
 
@@ -203,11 +203,11 @@ mod tests {
 
         #[test]
         fn key_for_blocks_puts_each_port_where_its_unit_says(
-            seed: u64, bits in 0..=MAX_BITS, together in 0u32..=16, address: u32, six: u128, port: u16,
+            seed: u64, bits in 0..=MAX_BITS, together in 0u32..=16, address: u32, v6: u128, port: u16,
         ) {
             let key = draw_for_blocks(Blocks { bits, together }, random(seed));
             let unit = u32::from(port) >> together;
-            for bytes in [address.to_be_bytes().to_vec(), six.to_be_bytes().to_vec()] {
+            for bytes in [address.to_be_bytes().to_vec(), v6.to_be_bytes().to_vec()] {
                 let of_address = low(&key, &bytes, bits);
                 let of_port = low(&key, &[bytes, port.to_be_bytes().to_vec()].concat(), bits);
                 prop_assert_eq!(of_address ^ unit_part(unit, bits), of_port);

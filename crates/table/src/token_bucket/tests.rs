@@ -154,8 +154,8 @@ proptest! {
         for gap in gaps {
             elapsed += gap;
             passed += u64::from(bucket.take(start.wrapping_add(elapsed)));
-            let most = u128::from(burst) * u128::from(SECOND) + u128::from(rate) * u128::from(elapsed);
-            prop_assert!(u128::from(passed) * u128::from(SECOND) <= most);
+            let max = u128::from(burst) * u128::from(SECOND) + u128::from(rate) * u128::from(elapsed);
+            prop_assert!(u128::from(passed) * u128::from(SECOND) <= max);
         }
         let now = start.wrapping_add(elapsed + 6_000 * SECOND);
         let at_once = (0..=burst).filter(|_| bucket.take(now)).count() as u64;
@@ -181,8 +181,8 @@ proptest! {
                 bucket.charge(taken, now);
             }
             passed += taken;
-            let most = u128::from(burst + 3) * u128::from(SECOND) + u128::from(rate) * u128::from(last - first);
-            prop_assert!(u128::from(passed) * u128::from(SECOND) <= most);
+            let max = u128::from(burst + 3) * u128::from(SECOND) + u128::from(rate) * u128::from(last - first);
+            prop_assert!(u128::from(passed) * u128::from(SECOND) <= max);
         }
     }
 
@@ -214,8 +214,8 @@ proptest! {
             let some = wanted.min(bucket.tokens(now));
             bucket.charge(some, now);
             taken += some;
-            let most = u128::from(rate) * u128::from(now + burst) / u128::from(SECOND) + 1;
-            prop_assert!(u128::from(taken) <= most, "{taken} of {most}");
+            let max = u128::from(rate) * u128::from(now + burst) / u128::from(SECOND) + 1;
+            prop_assert!(u128::from(taken) <= max, "{taken} of {max}");
         }
     }
 
@@ -285,9 +285,9 @@ fn shared_bucket_gives_its_burst_at_once_and_then_its_rate_exactly() {
         let mut taken = 0;
         for _ in 0..10_000 {
             now += SECOND / 10_000;
-            let left = bucket.tokens(now);
-            bucket.charge(left, now);
-            taken += left;
+            let remaining = bucket.tokens(now);
+            bucket.charge(remaining, now);
+            taken += remaining;
         }
         assert!(rate.abs_diff(taken) <= 1 + rate / 100_000, "{taken} of {rate}");
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 struct Timed {
     keys: [u64; 2],
     due: Tick,
-    asked: u64,
+    checked: u64,
     links: Links,
     rest: [u64; 3],
 }
@@ -63,7 +63,7 @@ fn insert(table: &mut FlowTable<'_, Timed>, number: u64) -> Option<RecordIndex> 
 /// Callback that lets a record expire after its idle timeout.
 fn due_by(now: Tick) -> impl FnMut(RecordIndex, &mut Timed) -> TimerAction {
     move |_, record| {
-        record.asked += 1;
+        record.checked += 1;
         if record.due <= now {
             TimerAction::Expire
         } else {
@@ -109,22 +109,22 @@ fn records_of_a_table_that_has_grown_expire_as_others() {
 
 #[test]
 fn advance_tick_by_tick_expires_each_record_at_its_tick() {
-    let dues: &[Tick] = if cfg!(miri) {
+    let due_times: &[Tick] = if cfg!(miri) {
         &[1, 65, 200]
     } else {
         &[1, 2, 63, 64, 65, 127, 128, 4095, 4096, 4097, 262_144, 300_001]
     };
     let start = 1000;
-    let mut memory = memory(dues.len());
-    let mut table = FlowTable::new(&mut memory, dues.len()).unwrap();
+    let mut memory = memory(due_times.len());
+    let mut table = FlowTable::new(&mut memory, due_times.len()).unwrap();
     let mut wheel = Wheel::new(start);
-    for (number, &due) in (0..).zip(dues) {
+    for (number, &due) in (0..).zip(due_times) {
         let index = insert(&mut table, number).unwrap();
         table.get_mut(index).unwrap().due = start + due;
         assert!(wheel.schedule(&mut table, index, start + due));
     }
     let mut expired = Vec::new();
-    for now in start..=start + dues[dues.len() - 1] {
+    for now in start..=start + due_times[due_times.len() - 1] {
         let progress = wheel.advance(&mut table, now, u32::MAX, |index, record| {
             let verdict = due_by(now)(index, record);
             if verdict == TimerAction::Expire {
@@ -134,9 +134,9 @@ fn advance_tick_by_tick_expires_each_record_at_its_tick() {
         });
         assert!(progress.caught_up);
     }
-    assert_eq!(dues, expired);
+    assert_eq!(due_times, expired);
     assert!(wheel.is_empty());
-    table.scan(0, u32::MAX, |_, record| assert!(record.asked <= 5, "{record:?}"));
+    table.scan(0, u32::MAX, |_, record| assert!(record.checked <= 5, "{record:?}"));
 }
 
 #[test]
@@ -154,10 +154,7 @@ fn advance_with_a_budget_carries_the_rest_over() {
     let expected = [(3, false), (3, false), (3, false), (1, true), (0, true)];
     assert_eq!(
         expected
-            .map(|(asked, caught_up)| Progress {
-                checked: asked,
-                caught_up
-            })
+            .map(|(checked, caught_up)| Progress { checked, caught_up })
             .to_vec(),
         steps
     );

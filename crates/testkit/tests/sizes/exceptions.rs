@@ -80,7 +80,6 @@ pub const DUPLICATES: &[Exception] = &[
     ("daemon: Refusal", 2, "Each belongs to a part, which its module names."),
     ("daemon: Request", 2, "Each belongs to a part, which its module names."),
     ("daemon: Settings", 3, "Each belongs to a part, which its module names."),
-    ("daemon: Standing", 3, "Each belongs to a part, which its module names."),
     ("engine: Action", 2, "Each belongs to a stage, which its module names."),
     ("engine: Limits", 2, "Each belongs to a stage, which its module names."),
     ("engine: Load", 3, "Each belongs to a stage, which its module names."),

@@ -120,7 +120,7 @@ impl Victim {
                 established: false,
                 ..ends
             };
-            self.inspector.begin_flow(handle, first, 0, self.now);
+            self.inspector.start_flow(handle, first, 0, self.now);
         }
         let seen = seen(frame, &layers, ends, direction);
         let mut round = BurstContext {

@@ -61,7 +61,7 @@ pub struct Lane {
 impl Lane {
     pub fn run(mut self, stop: &Stop) -> Self {
         let mut random = Random(SEED);
-        while !stop.is_asked() {
+        while !stop.is_stop_requested() {
             self.round(&mut random);
         }
         self

@@ -87,7 +87,7 @@ impl Side {
             // The path contains this thread's number, which other threads cannot determine.
             let _ = tell.send(std::fs::read_link("/proc/thread-self"));
             let mut loops = Loop::new(source, Idle::new(waiting, queues), &own);
-            while !stop.is_asked() {
+            while !stop.is_stop_requested() {
                 loops.round(own.order());
             }
             loops.source

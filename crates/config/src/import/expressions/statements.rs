@@ -132,7 +132,7 @@ pub fn inverted(op: &str) -> Result<bool, String> {
 }
 
 /// The values that satisfy a comparison, and whether the comparison is inverted.
-pub fn compared(op: &str, with: &Ranges, most: u128) -> Result<(Ranges, bool), String> {
+pub fn compared(op: &str, with: &Ranges, max: u128) -> Result<(Ranges, bool), String> {
     let one = match with.list() {
         &[(first, last)] if first == last => Some(first),
         _ => None,
@@ -141,9 +141,9 @@ pub fn compared(op: &str, with: &Ranges, most: u128) -> Result<(Ranges, bool), S
         ("<", Some(0)) => Ok((Ranges::default(), false)),
         ("<", Some(one)) => Ok((Ranges::of(0, one - 1), false)),
         ("<=", Some(one)) => Ok((Ranges::of(0, one), false)),
-        (">", Some(one)) if one < most => Ok((Ranges::of(one + 1, most), false)),
+        (">", Some(one)) if one < max => Ok((Ranges::of(one + 1, max), false)),
         (">", Some(_)) => Ok((Ranges::default(), false)),
-        (">=", Some(one)) => Ok((Ranges::of(one, most), false)),
+        (">=", Some(one)) => Ok((Ranges::of(one, max), false)),
         _ => inverted(op).map(|inverted| (with.clone(), inverted)),
     }
 }

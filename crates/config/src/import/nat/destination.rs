@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use super::{Said, Translation, asks_only, four, prefixes, translates, transports, unusable};
+use super::{ConversionReport, Translation, matches_only, prefixes, translates, transports, unusable, v4};
 use crate::import::listing::{Action, Decision, LineIndex};
 use crate::import::packets::{Field, Packets};
 use crate::import::ranges::Ranges;
@@ -10,7 +10,7 @@ use crate::schema::{Balance, DestinationRule, Name, Pool};
 use crate::value::{OneOrMore, Port, PortRange, Transport};
 
 /// Maximum number of addresses per line. Each address becomes a rule.
-const MOST_ADDRESSES: u128 = 16;
+const MAX_ADDRESSES: u128 = 16;
 
 /// A destination rule, with the line from which it results.
 pub struct Destination {
@@ -78,19 +78,19 @@ impl DestinationRule {
 
 impl Translation<'_> {
     /// Convert a decision on inbound packets.
-    pub(super) fn destination(&mut self, decision: &Decision, said: &mut Said) -> Result<(), String> {
-        if self.halves.contains(&decision.line) {
+    pub(super) fn destination(&mut self, decision: &Decision, report: &mut ConversionReport) -> Result<(), String> {
+        if self.reverses.contains(&decision.line) {
             return Ok(());
         }
         match &decision.action {
-            Action::Accept => self.as_it_is(decision, said),
+            Action::Accept => self.as_it_is(decision, report),
             Action::Dnat(target) => {
                 if target.addresses.0 != target.addresses.1 {
                     return Err("a destination rule can forward only to a single host".into());
                 }
                 let to = crate::value::Target::Host(Ipv4Addr::from(target.addresses.0));
-                let packets = self.at_own_address(decision, said)?;
-                self.led((decision.line, &packets), to, target.ports, said)
+                let packets = self.at_own_address(decision, report)?;
+                self.add_forwarding((decision.line, &packets), to, target.ports, report)
             }
             Action::Redirect(ports) => {
                 for incoming in self.interfaces(&decision.packets, Field::In)? {
@@ -106,8 +106,8 @@ impl Translation<'_> {
                     }
                 }
                 let gateway = crate::value::Target::Gateway;
-                self.led((decision.line, &decision.packets), gateway, *ports, said)?;
-                said.note(
+                self.add_forwarding((decision.line, &decision.packets), gateway, *ports, report)?;
+                report.note(
                     decision.line,
                     "the packets are delivered to a server in the namespace `sluice-default`, the router's host",
                 );
@@ -123,7 +123,7 @@ impl Translation<'_> {
     }
 
     /// Convert an exemption. The exemption applies to both the destination and the source.
-    fn as_it_is(&mut self, decision: &Decision, said: &mut Said) -> Result<(), String> {
+    fn as_it_is(&mut self, decision: &Decision, report: &mut ConversionReport) -> Result<(), String> {
         let packets = &decision.packets;
         let at = self.prerouting.iter().position(|other| other.line == decision.line);
         let behind = &self.prerouting[at.unwrap_or(0)..];
@@ -131,7 +131,7 @@ impl Translation<'_> {
             .iter()
             .any(|other| translates(other) && other.packets.and(packets).is_some())
         {
-            said.note(decision.line, "not needed: no later line translates these packets");
+            report.note(decision.line, "not needed: no later line translates these packets");
             return Ok(());
         }
         if self.postrouting.iter().any(translates) {
@@ -140,7 +140,7 @@ impl Translation<'_> {
             );
         }
         let fields = [Field::Destination, Field::Protocol, Field::DestinationPort];
-        asks_only(packets, &fields, "exemptions")?;
+        matches_only(packets, &fields, "exemptions")?;
         let same = behind.iter().filter(|other| translates(other));
         let more_specific = same
             .into_iter()
@@ -158,15 +158,15 @@ impl Translation<'_> {
         Ok(())
     }
 
-    fn led(
+    fn add_forwarding(
         &mut self,
         (line, packets): (LineIndex, &Packets),
         to: crate::value::Target,
         to_ports: Option<PortRange>,
-        said: &mut Said,
+        report: &mut ConversionReport,
     ) -> Result<(), String> {
         let fields = [Field::Destination, Field::Protocol, Field::DestinationPort, Field::In];
-        asks_only(packets, &fields, "destination rules")?;
+        matches_only(packets, &fields, "destination rules")?;
         let incoming = self.interfaces(packets, Field::In)?;
         let incoming = OneOrMore(incoming.into_iter().flatten().map(Name).collect());
         let mut found = Vec::new();
@@ -181,7 +181,7 @@ impl Translation<'_> {
                 }
             }
         }
-        if self.destinations.len() + found.len() > super::MOST_RULES {
+        if self.destinations.len() + found.len() > super::MAX_RULES {
             return Err(super::TOO_MANY.into());
         }
         found.retain(|rule| !self.destinations.iter().any(|before| before.rule.covers(rule)));
@@ -189,7 +189,7 @@ impl Translation<'_> {
             self.fits(rule)?;
         }
         if found.is_empty() {
-            said.note(
+            report.note(
                 line,
                 "not needed: an earlier line matches all packets that this line matches",
             );
@@ -203,7 +203,7 @@ impl Translation<'_> {
     }
 
     /// Removes the condition on the input interface, if the destination is known to be the address of this interface.
-    fn at_own_address(&self, decision: &Decision, said: &mut Said) -> Result<Packets, String> {
+    fn at_own_address(&self, decision: &Decision, report: &mut ConversionReport) -> Result<Packets, String> {
         let packets = &decision.packets;
         if packets.get(Field::In).is_none() {
             return Ok(packets.clone());
@@ -225,7 +225,7 @@ impl Translation<'_> {
              {incoming}"
             )
         })?;
-        said.note(
+        report.note(
             decision.line,
             format!("converted for the address of {incoming}, for packets from any interface"),
         );
@@ -285,11 +285,11 @@ fn outside_addresses(packets: &Packets, incoming: &OneOrMore<Name>) -> Result<Ve
     };
     let ranges = || destinations.list().iter();
     let count = ranges().map(|(first, last)| last - first + 1).sum::<u128>();
-    match count > MOST_ADDRESSES {
+    match count > MAX_ADDRESSES {
         true => Err("a destination rule can have only one outside address".into()),
         false => Ok(ranges()
             .flat_map(|&(first, last)| first..=last)
-            .map(|address| Some(four(address)))
+            .map(|address| Some(v4(address)))
             .collect()),
     }
 }

@@ -2,7 +2,7 @@
 
 use ipnet::Ipv4Net;
 
-use super::{Said, Translation, asks_only, four, prefixes, translates, transports};
+use super::{ConversionReport, Translation, matches_only, prefixes, translates, transports, v4};
 use crate::import::listing::{Action, Decision, LineIndex, Target};
 use crate::import::packets::{Field, Packets};
 use crate::schema::{ExemptRule, Pool, SourceRule, StaticRule};
@@ -14,11 +14,11 @@ pub struct Source {
     from: Ipv4Net,
     protocol: Option<Transport>,
     out: Option<String>,
-    what: What,
+    translation: SourceTranslation,
 }
 
 #[derive(Clone, PartialEq)]
-enum What {
+enum SourceTranslation {
     Pool(String),
     Static(Ipv4Net),
     Exempt,
@@ -46,27 +46,27 @@ impl Source {
 
 impl Translation<'_> {
     /// Convert a decision on outbound packets.
-    pub(super) fn source(&mut self, decision: &Decision, said: &mut Said) -> Result<(), String> {
+    pub(super) fn source(&mut self, decision: &Decision, report: &mut ConversionReport) -> Result<(), String> {
         let packets = &decision.packets;
-        let mut lent = None;
-        let what = match &decision.action {
-            Action::Accept if packets.get(Field::Destination).is_some() => return self.exempt(decision, said),
-            Action::Accept => What::Exempt,
+        let mut allocated = None;
+        let translation = match &decision.action {
+            Action::Accept if packets.get(Field::Destination).is_some() => return self.exempt(decision, report),
+            Action::Accept => SourceTranslation::Exempt,
             Action::Snat(target) => match self.one_to_one(decision, target.addresses, target.ports.is_some()) {
-                Some(outside) => What::Static(outside),
-                None => What::Pool(lent.insert(self.pool(target)?).0.clone()),
+                Some(outside) => SourceTranslation::Static(outside),
+                None => SourceTranslation::Pool(allocated.insert(self.pool(target)?).0.clone()),
             },
             Action::Netmap(first, last) => {
                 let pair = self.one_to_one(decision, (*first, *last), false);
-                What::Static(pair.ok_or(ONE_WAY)?)
+                SourceTranslation::Static(pair.ok_or(ONE_WAY)?)
             }
             Action::Masquerade(ports) => {
                 let target = self.masquerade(packets, *ports)?;
-                What::Pool(lent.insert(self.pool(&target)?).0.clone())
+                SourceTranslation::Pool(allocated.insert(self.pool(&target)?).0.clone())
             }
             _ => return Err("the action of this line has no counterpart after routing".into()),
         };
-        asks_only(packets, &[Field::Source, Field::Protocol, Field::Out], "source rules")?;
+        matches_only(packets, &[Field::Source, Field::Protocol, Field::Out], "source rules")?;
         let mut found = Vec::new();
         for from in prefixes(packets, Field::Source)? {
             for protocol in transports(packets)? {
@@ -76,20 +76,19 @@ impl Translation<'_> {
                         from,
                         protocol,
                         out,
-                        what: what.clone(),
+                        translation: translation.clone(),
                     });
                 }
             }
         }
-        if self.sources.len() + found.len() > super::MOST_RULES {
+        if self.sources.len() + found.len() > super::MAX_RULES {
             return Err(super::TOO_MANY.into());
         }
         found.retain(|source| !self.sources.iter().any(|before| before.covers(source)));
         for source in &found {
-            let before = self
-                .sources
-                .iter()
-                .find(|before| before.overlaps(source) && before.rank() < source.rank() && before.what != source.what);
+            let before = self.sources.iter().find(|before| {
+                before.overlaps(source) && before.rank() < source.rank() && before.translation != source.translation
+            });
             if let Some(before) = before {
                 let before = self.place(before.line);
                 return Err(format!(
@@ -98,8 +97,8 @@ impl Translation<'_> {
                 ));
             }
         }
-        match lent {
-            _ if found.is_empty() => said.note(
+        match allocated {
+            _ if found.is_empty() => report.note(
                 decision.line,
                 "not needed: an earlier line matches all packets that \
                  this line matches",
@@ -115,20 +114,20 @@ impl Translation<'_> {
 
     fn add(&mut self, source: Source) {
         let (from, protocol, out) = (Prefix::of(source.from.into()), source.protocol, source.out.clone());
-        match &source.what {
-            What::Pool(pool) => self.nat.source.push(SourceRule {
+        match &source.translation {
+            SourceTranslation::Pool(pool) => self.nat.source.push(SourceRule {
                 from,
                 protocol,
                 out,
                 local: false,
                 pool: pool.clone(),
             }),
-            What::Static(outside) => self.nat.one_to_one.push(StaticRule {
+            SourceTranslation::Static(outside) => self.nat.one_to_one.push(StaticRule {
                 inside: from,
                 outside: Prefix::of((*outside).into()),
                 out,
             }),
-            What::Exempt => self.nat.exempt.push(ExemptRule {
+            SourceTranslation::Exempt => self.nat.exempt.push(ExemptRule {
                 to: None,
                 from: Some(from),
                 protocol,
@@ -146,40 +145,40 @@ impl Translation<'_> {
         let sources = packets.get(Field::Source)?;
         let &[(from, to)] = sources.list() else { return None };
         let outside = (u128::from(first), u128::from(last));
-        let whole = asks_only(packets, &[Field::Source, Field::Out], "").is_ok() && !with_ports;
+        let whole = matches_only(packets, &[Field::Source, Field::Out], "").is_ok() && !with_ports;
         if !whole || to - from != outside.1 - outside.0 {
             return None;
         }
-        let half = self.prerouting.iter().find(|half| {
-            let inside = match &half.action {
+        let reverse = self.prerouting.iter().find(|reverse| {
+            let inside = match &reverse.action {
                 Action::Dnat(target) if target.ports.is_none() => target.addresses,
                 Action::Netmap(first, last) => (*first, *last),
                 _ => return false,
             };
             let single = from == to
                 || matches!(
-                    (&half.action, &decision.action),
+                    (&reverse.action, &decision.action),
                     (Action::Netmap(..), Action::Netmap(..))
                 );
-            let same_way = half
+            let same_interface = reverse
                 .packets
                 .get(Field::In)
                 .is_none_or(|by| Some(by) == packets.get(Field::Out));
-            let destinations = half.packets.get(Field::Destination).map(|to| to.list());
+            let destinations = reverse.packets.get(Field::Destination).map(|to| to.list());
             single
-                && same_way
-                && asks_only(&half.packets, &[Field::Destination, Field::In], "").is_ok()
+                && same_interface
+                && matches_only(&reverse.packets, &[Field::Destination, Field::In], "").is_ok()
                 && (u128::from(inside.0), u128::from(inside.1)) == (from, to)
                 && destinations == Some(&[outside])
         })?;
         let length = 32 - (to - from + 1).checked_ilog2()?;
-        let net = Ipv4Net::new(four(outside.0), length as u8).ok()?;
+        let net = Ipv4Net::new(v4(outside.0), length as u8).ok()?;
         let range = AddressRange::new(net.network(), net.broadcast())?;
-        let lent = self.nat.pools.values().flat_map(|pool| &pool.addresses);
-        if net.addr() != net.network() || lent.into_iter().any(|other| other.overlap(&range).is_some()) {
+        let allocated = self.nat.pools.values().flat_map(|pool| &pool.addresses);
+        if net.addr() != net.network() || allocated.into_iter().any(|other| other.overlap(&range).is_some()) {
             return None;
         }
-        self.halves.insert(half.line);
+        self.reverses.insert(reverse.line);
         Some(net)
     }
 
@@ -245,7 +244,7 @@ impl Translation<'_> {
     /// Convert a line that exempts destinations from translation. An exemption applies to all sources and interfaces.
     /// Therefore earlier lines must not translate any packets to these destinations, and later lines must not translate
     /// packets that the line does not match.
-    fn exempt(&mut self, decision: &Decision, said: &mut Said) -> Result<(), String> {
+    fn exempt(&mut self, decision: &Decision, report: &mut ConversionReport) -> Result<(), String> {
         let (packets, line) = (&decision.packets, decision.line);
         let at = self
             .postrouting
@@ -255,7 +254,7 @@ impl Translation<'_> {
         let (before, behind) = self.postrouting.split_at(at);
         let behind: Vec<_> = behind.iter().filter(|other| translates(other)).collect();
         if behind.iter().all(|other| other.packets.and(packets).is_none()) {
-            said.note(line, "not needed: no later line translates these packets");
+            report.note(line, "not needed: no later line translates these packets");
             return Ok(());
         }
         let fields = [
@@ -265,7 +264,7 @@ impl Translation<'_> {
             Field::Protocol,
             Field::DestinationPort,
         ];
-        asks_only(packets, &fields, "exemptions")?;
+        matches_only(packets, &fields, "exemptions")?;
         let kept = Packets::all(false)
             .with(Field::Source, &packets.values(Field::Source))
             .with(Field::Out, &packets.values(Field::Out));
@@ -290,7 +289,7 @@ impl Translation<'_> {
             Action::Netmap(first, last) => reached((*first, *last)) || other.packets.and(&to).is_some(),
             _ => false,
         });
-        if let Some(other) = led.filter(|other| !self.halves.contains(&other.line)) {
+        if let Some(other) = led.filter(|other| !self.reverses.contains(&other.line)) {
             return Err(format!(
                 "{} changes the destination of some of these packets",
                 self.place(other.line)

@@ -40,8 +40,8 @@ impl Groups {
     }
 
     /// The set in a list, with its sign. `None` if the list contains no set.
-    fn set_of<M: Member>(&self, what: &str, list: &OneOrMore<OrNot<M>>) -> Option<OrNot<String>> {
-        let sets = &self.sets[usize::from(what == PORTS)];
+    fn set_of<M: Member>(&self, description: &str, list: &OneOrMore<OrNot<M>>) -> Option<OrNot<String>> {
+        let sets = &self.sets[usize::from(description == PORTS)];
         let name = |one: &OrNot<M>| {
             let name = one.value.group().filter(|&name| sets.iter().any(|set| set == name))?;
             Some(OrNot {
@@ -71,9 +71,9 @@ fn others<T: Copy + Ord>(
 ) -> Vec<(T, T)> {
     ranges.sort_unstable();
     let (mut from, mut found) = (Some(first), Vec::new());
-    for (begin, end) in ranges {
+    for (start, end) in ranges {
         let Some(free) = from else { break };
-        if let Some(before) = next(begin, false).filter(|before| free <= *before) {
+        if let Some(before) = next(start, false).filter(|before| free <= *before) {
             found.push((free, before));
         }
         from = next(end, true).map(|behind| behind.max(free));
@@ -83,11 +83,11 @@ fn others<T: Copy + Ord>(
 }
 
 /// Addresses of one family that are not in the ranges.
-fn other_addresses(ranges: &[(IpAddr, IpAddr)], six: bool) -> Vec<(IpAddr, IpAddr)> {
-    let Some(named) = Selection::addresses(ranges, six) else {
+fn other_addresses(ranges: &[(IpAddr, IpAddr)], v6: bool) -> Vec<(IpAddr, IpAddr)> {
+    let Some(named) = Selection::addresses(ranges, v6) else {
         return Vec::new();
     };
-    let (first, last) = match six {
+    let (first, last) = match v6 {
         true => (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::from_bits(u128::MAX).into()),
         false => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::BROADCAST.into()),
     };
@@ -142,7 +142,7 @@ macro_rules! member {
 member!(Addresses, IpAddr, |ranges: Vec<_>| {
     [false, true]
         .into_iter()
-        .flat_map(|six| other_addresses(&ranges, six))
+        .flat_map(|v6| other_addresses(&ranges, v6))
         .collect()
 });
 member!(Ports, u16, other_numbers);
@@ -164,10 +164,14 @@ impl Check<'_> {
     }
 
     /// Groups by name. Each group is resolved once.
-    fn groups<M: Member>(&mut self, what: &'static str, groups: &IndexMap<String, OneOrMore<M>>) -> Resolved<M::Value> {
+    fn groups<M: Member>(
+        &mut self,
+        description: &'static str,
+        groups: &IndexMap<String, OneOrMore<M>>,
+    ) -> Resolved<M::Value> {
         let mut resolved = HashMap::new();
         for name in groups.keys() {
-            self.group(what, name, groups, &mut resolved, &mut Vec::new());
+            self.group(description, name, groups, &mut resolved, &mut Vec::new());
         }
         resolved
     }
@@ -175,7 +179,7 @@ impl Check<'_> {
     /// Resolve a group and the groups that it contains. `within` is the path of groups that contain the group.
     fn group<'g, M: Member>(
         &mut self,
-        what: &'static str,
+        description: &'static str,
         name: &'g str,
         groups: &'g IndexMap<String, OneOrMore<M>>,
         resolved: &mut Resolved<M::Value>,
@@ -184,7 +188,7 @@ impl Check<'_> {
         let (Some(members), false) = (groups.get(name), resolved.contains_key(name)) else {
             return;
         };
-        let at = place!["filter", what, name];
+        let at = place!["filter", description, name];
         self.name(at, name);
         if members.is_empty() {
             self.refuse(at, FilterProblem::EmptyGroup(name.to_owned()));
@@ -199,11 +203,11 @@ impl Check<'_> {
         for inner in members.0.iter().filter_map(Member::group) {
             match within.contains(&inner) {
                 true => self.refuse(at, FilterProblem::GroupOfItself(inner.to_owned())),
-                false => self.group(what, inner, groups, resolved, within),
+                false => self.group(description, inner, groups, resolved, within),
             }
         }
         within.pop();
-        let found = self.resolve(at, what, members, resolved);
+        let found = self.resolve(at, description, members, resolved);
         resolved.insert(name.to_owned(), found);
     }
 
@@ -211,7 +215,7 @@ impl Check<'_> {
     fn resolve<M: Member>(
         &mut self,
         at: &[Step<'_>],
-        what: &'static str,
+        description: &'static str,
         list: &OneOrMore<M>,
         groups: &Resolved<M::Value>,
     ) -> Vec<(M::Value, M::Value)> {
@@ -223,7 +227,14 @@ impl Check<'_> {
                 (None, None) => {
                     let known = groups.keys().cloned().collect();
                     let name = member.group().unwrap_or_default().to_owned();
-                    self.refuse(at, FilterProblem::UnknownGroup { name, what, known });
+                    self.refuse(
+                        at,
+                        FilterProblem::UnknownGroup {
+                            name,
+                            description,
+                            known,
+                        },
+                    );
                 }
             }
             // The limit is checked here because nested groups may multiply the number of ranges.
@@ -238,11 +249,11 @@ impl Check<'_> {
     pub(super) fn set_alone<M: Member>(
         &mut self,
         at: &[Step<'_>],
-        what: &str,
+        description: &str,
         list: &OneOrMore<OrNot<M>>,
         groups: &Groups,
     ) -> Option<OrNot<String>> {
-        let set = groups.set_of(what, list)?;
+        let set = groups.set_of(description, list)?;
         if list.0.len() > 1 {
             self.refuse(at, FilterProblem::SetAmongOthers(set.value.clone()));
         }
@@ -256,12 +267,12 @@ impl Check<'_> {
     pub(super) fn selected_of<M: Member>(
         &mut self,
         at: &[Step<'_>],
-        what: &'static str,
+        description: &'static str,
         list: &OneOrMore<OrNot<M>>,
         groups: &Resolved<M::Value>,
     ) -> Vec<(M::Value, M::Value)> {
         let (not, values) = self.sign(at, list);
-        let named = self.resolve(at, what, &OneOrMore(values), groups);
+        let named = self.resolve(at, description, &OneOrMore(values), groups);
         if !not || named.is_empty() {
             return named;
         }

@@ -69,8 +69,8 @@ impl Check<'_> {
         }
         let combinations = selection.combinations();
         if combinations > MAX_RULE_COMBINATIONS {
-            let most = MAX_RULE_COMBINATIONS;
-            self.refuse(at, FilterProblem::TooLarge { combinations, most });
+            let max = MAX_RULE_COMBINATIONS;
+            self.refuse(at, FilterProblem::TooLarge { combinations, max });
         }
         selection
     }
@@ -116,7 +116,7 @@ impl Check<'_> {
             (written.flags.is_some(), "flags", &[TCP], "tcp"),
         ];
         let mut found = named.clone();
-        for (_, key, has, of) in of.into_iter().filter(|(asked, ..)| *asked) {
+        for (_, key, has, of) in of.into_iter().filter(|(present, ..)| *present) {
             if found.is_empty() {
                 found = has.to_vec();
             }
@@ -149,13 +149,13 @@ impl Check<'_> {
         let mut found = [Vec::new(), Vec::new()];
         for message in &list.0 {
             let mut any = false;
-            for (six, protocol) in [(false, ICMP), (true, ICMPV6)] {
-                let Some(kind) = message.kind(six).filter(|_| protocols.contains(&protocol)) else {
+            for (v6, protocol) in [(false, ICMP), (true, ICMPV6)] {
+                let Some(kind) = message.kind(v6).filter(|_| protocols.contains(&protocol)) else {
                     continue;
                 };
                 let kind = u16::from(kind) << 8;
                 let code = message.code.map(u16::from);
-                found[usize::from(six)].push((kind | code.unwrap_or(0), kind | code.unwrap_or(0xff)));
+                found[usize::from(v6)].push((kind | code.unwrap_or(0), kind | code.unwrap_or(0xff)));
                 any = true;
             }
             if !any {
@@ -220,7 +220,7 @@ impl Check<'_> {
             return Vec::new();
         }
         if self.document.applications.is_none() {
-            self.refuse(at, FilterProblem::NobodySeeks);
+            self.refuse(at, FilterProblem::IdentificationNotEnabled);
         }
         if self.scope.filter.is_some_and(|filter| !filter.sessions) {
             self.refuse(at, FilterProblem::NoSessions);

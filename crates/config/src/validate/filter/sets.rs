@@ -8,9 +8,9 @@ use crate::validate::Check;
 use crate::validate::routers::Scope;
 
 /// Maximum number of ports in a set.
-const MOST_PORTS: u32 = 65_536;
+const MAX_PORTS: u32 = 65_536;
 /// Maximum number of addresses or networks in a set.
-const MOST_ADDRESSES: u32 = 262_144;
+const MAX_ADDRESSES: u32 = 262_144;
 
 impl Check<'_> {
     /// Sets of all routers' filters.
@@ -25,12 +25,12 @@ impl Check<'_> {
                 if filter.addresses.contains_key(name) || filter.ports.contains_key(name) {
                     self.refuse(at, FilterProblem::SetAndGroup(name.clone()));
                 }
-                let most = if set.kind == SetType::Ports {
-                    MOST_PORTS
+                let max = if set.kind == SetType::Ports {
+                    MAX_PORTS
                 } else {
-                    MOST_ADDRESSES
+                    MAX_ADDRESSES
                 };
-                self.in_range(&[at, place!["size"]].concat(), "a size", set.size, 1..=most);
+                self.in_range(&[at, place!["size"]].concat(), "a size", set.size, 1..=max);
                 let at_elements = [at, place!["elements"]].concat();
                 let mut count = 0;
                 for element in &set.elements {
@@ -44,7 +44,7 @@ impl Check<'_> {
                 }
                 if count > set.size as usize {
                     let size = set.size;
-                    self.refuse(&at_elements, FilterProblem::SetTooSmall { count, size, most });
+                    self.refuse(&at_elements, FilterProblem::SetTooSmall { count, size, max });
                 }
                 found.push(FilterSet {
                     name: self.in_router(name.clone()),

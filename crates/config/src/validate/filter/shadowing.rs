@@ -1,6 +1,6 @@
 //! Detects rules that never determine a verdict, because earlier rules match all of their packets.
 
-use super::goes_on;
+use super::continues;
 use crate::filter::FilterRule;
 use crate::problem::FilterProblem;
 use crate::read::place;
@@ -13,14 +13,15 @@ impl Check<'_> {
     /// Report each rule with packets that earlier rules match completely.
     pub(super) fn never_decide(&mut self, rules: &[FilterRule]) {
         for (k, rule) in rules.iter().enumerate().take(COMPARED) {
-            let decide = rules[..k].iter().filter(|before| !goes_on(before.action));
+            let decide = rules[..k].iter().filter(|before| !continues(before.action));
             let Some(by) = decide
                 .into_iter()
                 .find(|before| before.selection.covers(&rule.selection))
             else {
                 continue;
             };
-            let same = !goes_on(rule.action) && (by.action, by.with, by.track) == (rule.action, rule.with, rule.track);
+            let same =
+                !continues(rule.action) && (by.action, by.with, by.track) == (rule.action, rule.with, rule.track);
             let (rule, by) = (rule.name.clone(), by.name.clone());
             let problem = match same {
                 true => FilterProblem::Redundant { rule, by },

@@ -3,17 +3,17 @@
 use crate::filter::FilterRule;
 use crate::problem::FilterProblem;
 
-use super::{MAX_FILTER_COMBINATIONS, goes_on};
+use super::{MAX_FILTER_COMBINATIONS, continues};
 
 /// Maximum number of rules that are evaluated individually for every packet.
-const MOST_GOING_ON: usize = 256;
+const MAX_CONTINUING: usize = 256;
 
 /// Cost of rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weight {
     /// Number of rules that are evaluated individually, because they continue with the next rule or have conditions on
     /// applications.
-    going_on: usize,
+    continuing: usize,
     combinations: u64,
 }
 
@@ -21,7 +21,7 @@ impl Weight {
     /// Cost of a rule.
     pub fn of(rule: &FilterRule) -> Self {
         Self {
-            going_on: usize::from(goes_on(rule.action) || rule.selection.is_asked_alone()),
+            continuing: usize::from(continues(rule.action) || rule.selection.is_evaluated_individually()),
             combinations: rule.selection.combinations(),
         }
     }
@@ -29,7 +29,7 @@ impl Weight {
     /// Sum of two costs.
     pub fn with(self, other: Self) -> Self {
         Self {
-            going_on: self.going_on + other.going_on,
+            continuing: self.continuing + other.continuing,
             combinations: self.combinations.saturating_add(other.combinations),
         }
     }
@@ -37,7 +37,7 @@ impl Weight {
     /// The cost without the cost of one rule.
     pub fn without(self, one: Self) -> Self {
         Self {
-            going_on: self.going_on.saturating_sub(one.going_on),
+            continuing: self.continuing.saturating_sub(one.continuing),
             combinations: self.combinations.saturating_sub(one.combinations),
         }
     }
@@ -47,12 +47,12 @@ impl Weight {
     /// # Errors
     /// Too many rules are evaluated individually, or there are too many combinations.
     pub fn check(self) -> Result<(), FilterProblem> {
-        if self.going_on > MOST_GOING_ON {
-            return Err(FilterProblem::TooManyGoingOn(self.going_on));
+        if self.continuing > MAX_CONTINUING {
+            return Err(FilterProblem::TooManyContinuing(self.continuing));
         }
-        let (combinations, most) = (self.combinations, MAX_FILTER_COMBINATIONS);
-        match combinations > most {
-            true => Err(FilterProblem::TooLarge { combinations, most }),
+        let (combinations, max) = (self.combinations, MAX_FILTER_COMBINATIONS);
+        match combinations > max {
+            true => Err(FilterProblem::TooLarge { combinations, max }),
             false => Ok(()),
         }
     }

@@ -5,12 +5,12 @@ use std::net::Ipv4Addr;
 use sluice_wire::Mac;
 use sluice_wire::ethernet::BROADCAST;
 
-use super::{Agent, Fault, NEVER, Nanoseconds, SECOND, State, Why, nanoseconds};
+use super::{Agent, Fault, LossReason, NEVER, Nanoseconds, SECOND, State, nanoseconds};
 use crate::subscribers::message::{Answer, INFINITE, Reply};
 
 /// Server and lease time of a valid reply.
 #[derive(Clone, Copy)]
-struct Grant {
+struct LeaseTerms {
     server: Ipv4Addr,
     /// Lease time in seconds.
     lease: u32,
@@ -65,15 +65,15 @@ impl Agent {
         }
         self.counters.offers += 1;
         self.health.answer();
-        let grant = self.grant(reply, server)?;
+        let terms = self.terms(reply, server)?;
         let window = nanoseconds(self.settings.window);
         let entry = self.entry_mut(site);
         let first = entry.server.is_unspecified();
         // An offer of the site's previous address is preferred. Among other offers, the offer with the longest lease
         // time is preferred.
         let worth = |address, lease| (address == entry.was, lease);
-        if first || worth(reply.address, grant.lease) > worth(entry.address, entry.offered) {
-            (entry.address, entry.server, entry.offered) = (reply.address, server, grant.lease);
+        if first || worth(reply.address, terms.lease) > worth(entry.address, entry.offered) {
+            (entry.address, entry.server, entry.offered) = (reply.address, server, terms.lease);
         }
         if window == 0 {
             self.request(site, now);
@@ -91,11 +91,11 @@ impl Agent {
         if reply.address != entry.address {
             return Err(Fault::OtherAddress);
         }
-        let grant = self.grant(reply, server)?;
+        let terms = self.terms(reply, server)?;
         if let Some(&other) = self.addresses.get(&reply.address).filter(|other| **other != site) {
             self.fault(Fault::AddressTwice, Some(site), Some(other), Some(reply.address), now);
             self.health.acknowledge();
-            self.tell_loss(site, Why::Declined);
+            self.report_loss(site, LossReason::Declined);
             self.decline(site, now);
             return Ok(());
         }
@@ -104,7 +104,7 @@ impl Agent {
         }
         self.counters.acknowledgements += 1;
         self.health.acknowledge();
-        self.bind(site, reply, grant, now);
+        self.bind(site, reply, terms, now);
         Ok(())
     }
 
@@ -115,7 +115,7 @@ impl Agent {
         self.health.refuse();
         match self.entry(site).state {
             State::Requesting => self.fail(site, now),
-            _ => self.lose(site, Why::Refused, now),
+            _ => self.lose(site, LossReason::Refused, now),
         }
         Ok(())
     }
@@ -132,7 +132,7 @@ impl Agent {
     }
 
     /// Check the address and the lease time of a reply.
-    fn grant(&self, reply: &Reply, server: Ipv4Addr) -> Result<Grant, Fault> {
+    fn terms(&self, reply: &Reply, server: Ipv4Addr) -> Result<LeaseTerms, Fault> {
         let address = reply.address;
         let lease = reply.lease.ok_or(Fault::LeaseMissing)?;
         let reserved = address.octets()[0] >= 240 && (self.settings.refuses_reserved || address.is_broadcast());
@@ -145,21 +145,21 @@ impl Agent {
         if lease < self.settings.shortest_lease.max(1) {
             return Err(Fault::LeaseTooShort);
         }
-        Ok(Grant { server, lease })
+        Ok(LeaseTerms { server, lease })
     }
 
     /// Enter BOUND with a new or an extended lease.
-    fn bind(&mut self, site: u32, reply: &Reply, grant: Grant, now: Nanoseconds) {
-        let (renew, rebind) = self.times(site, reply, grant, now);
+    fn bind(&mut self, site: u32, reply: &Reply, terms: LeaseTerms, now: Nanoseconds) {
+        let (renew, rebind) = self.times(site, reply, terms, now);
         self.withdraw(site);
         self.addresses.insert(reply.address, site);
         let entry = self.entry_mut(site);
-        let after = |seconds: u32| match grant.lease {
+        let after = |seconds: u32| match terms.lease {
             INFINITE => NEVER,
             _ => entry.sent.saturating_add(u64::from(seconds) * SECOND),
         };
-        (entry.renew, entry.rebind, entry.expires) = (after(renew), after(rebind), after(grant.lease));
-        entry.server = grant.server;
+        (entry.renew, entry.rebind, entry.expires) = (after(renew), after(rebind), after(terms.lease));
+        entry.server = terms.server;
         entry.prefix_length = reply.prefix_length.unwrap_or(32);
         entry.router = reply.router.unwrap_or(Ipv4Addr::UNSPECIFIED);
         (entry.state, entry.xid, entry.failures) = (State::Bound, 0, 0);
@@ -170,8 +170,8 @@ impl Agent {
 
     /// Renewal time T1 and rebinding time T2 in seconds. The server's values are used if the values are plausible. T1
     /// is reduced by up to a sixteenth, so that sites that started together do not renew at the same time.
-    fn times(&mut self, site: u32, reply: &Reply, grant: Grant, now: Nanoseconds) -> (u32, u32) {
-        let lease = grant.lease;
+    fn times(&mut self, site: u32, reply: &Reply, terms: LeaseTerms, now: Nanoseconds) -> (u32, u32) {
+        let lease = terms.lease;
         let share = |eighths: u64| (u64::from(lease) * eighths / 8) as u32;
         let (mut renew, mut rebind) = (reply.renew.unwrap_or(share(4)), reply.rebind.unwrap_or(share(7)));
         if lease != INFINITE && !(0 < renew && renew < rebind && rebind < lease) {

@@ -65,7 +65,7 @@ impl State {
             Self::Rebooting => Some(Class::Reboot),
             Self::Renewing => Some(Class::Renew),
             Self::Rebinding => Some(Class::Rebind),
-            Self::Declining | Self::Releasing => Some(Class::Farewell),
+            Self::Declining | Self::Releasing => Some(Class::Release),
         }
     }
 }
@@ -104,7 +104,7 @@ pub(super) struct Entry {
     /// Time at which the request was sent. The lease time counts from this time.
     pub sent: Nanoseconds,
     /// Time at which the exchange started.
-    pub began: Nanoseconds,
+    pub started_at: Nanoseconds,
     /// Transaction ID. Zero if no reply is expected.
     pub xid: u32,
     /// Address that is bound, requested or preferred.
@@ -142,7 +142,7 @@ impl Default for Entry {
             expires: NEVER,
             release: NEVER,
             sent: 0,
-            began: 0,
+            started_at: 0,
             xid: 0,
             address: Ipv4Addr::UNSPECIFIED,
             server: Ipv4Addr::UNSPECIFIED,

@@ -9,7 +9,7 @@ use crate::subscribers::Site;
 
 /// Why a site lost its lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum LossReason {
     /// The lease expired without being renewed.
     Expired,
     /// A server rejected the lease (DHCPNAK).
@@ -22,7 +22,7 @@ pub enum Why {
     Conflict,
 }
 
-impl Why {
+impl LossReason {
     /// Name of the reason.
     pub fn word(self) -> &'static str {
         match self {
@@ -103,13 +103,13 @@ events! {
             lease: Lease,
         }
         Lost "lost" "A site must no longer use its address."
-            ["site" "address" "why"] {
+            ["site" "address" "reason"] {
             /// The site.
             site: Site,
             /// The former address.
             address: Ipv4Addr,
             /// The reason.
-            why: Why,
+            reason: LossReason,
         }
         /// All faults are counted. Each kind is reported at most once per second. Kinds that can occur with correct servers
         /// are never reported.
@@ -214,21 +214,21 @@ impl Counters {
 
 /// Time of the last report of each fault.
 #[derive(Debug, Default)]
-pub(super) struct Told([Option<u64>; Fault::ALL.len()]);
+pub(super) struct LastReports([Option<u64>; Fault::ALL.len()]);
 
-impl Told {
+impl LastReports {
     const PAUSE: u64 = 1_000_000_000;
 
     /// Whether the fault must be reported now.
-    pub(super) fn is_news(&mut self, fault: Fault, now: u64) -> bool {
+    pub(super) fn should_report(&mut self, fault: Fault, now: u64) -> bool {
         if matches!(fault, Fault::UnknownExchange | Fault::Untimely) {
             return false;
         }
         let last = &mut self.0[fault as usize];
-        let news = last.is_none_or(|last| now.saturating_sub(last) >= Self::PAUSE);
-        if news {
+        let is_due = last.is_none_or(|last| now.saturating_sub(last) >= Self::PAUSE);
+        if is_due {
             *last = Some(now);
         }
-        news
+        is_due
     }
 }

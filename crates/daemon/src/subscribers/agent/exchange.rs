@@ -3,7 +3,7 @@
 use sluice_nat::Secret;
 
 /// Number of bits of an ID that contain the site's index. The remaining bits count the site's exchanges.
-const BITS: u32 = crate::subscribers::MOST_SITES.trailing_zeros();
+const BITS: u32 = crate::subscribers::MAX_SITES.trailing_zeros();
 
 /// A keyed permutation of site and exchange number. Two sites never have the same ID at the same time. The site of a
 /// reply is computed from the ID instead of looked up.
@@ -48,7 +48,7 @@ mod tests {
     fn exchange_number_leads_back_to_its_site() {
         let exchanges = Exchanges::new(Secret([3, 4]));
         let mut numbers = std::collections::HashSet::new();
-        for site in (0..crate::subscribers::MOST_SITES).step_by(31) {
+        for site in (0..crate::subscribers::MAX_SITES).step_by(31) {
             for exchange in [0, 1, 2, 32_767] {
                 let number = exchanges.number(site, exchange);
                 assert_eq!(site, exchanges.site(number));

@@ -7,19 +7,19 @@ use super::event::Servers;
 
 /// A full bucket. The bucket never grants more than `rate` tokens within any second.
 pub(super) fn full_bucket(rate: u32, now: Nanoseconds) -> TokenBucket {
-    let (rate, burst) = earnings(rate);
+    let (rate, burst) = fill_rate(rate);
     TokenBucket::new(rate, burst, now)
 }
 
 /// An empty bucket. Replacing a bucket by an empty bucket grants no additional tokens.
 pub(super) fn empty_bucket(rate: u32, now: Nanoseconds) -> TokenBucket {
-    let (rate, burst) = earnings(rate);
+    let (rate, burst) = fill_rate(rate);
     TokenBucket::empty(rate, burst, now)
 }
 
 /// Fill rate and capacity of a bucket. The capacity is the number of tokens that `rate` yields in ten milliseconds. The
 /// fill rate is `rate` minus the capacity, so that at most `rate` tokens are granted within any second.
-fn earnings(rate: u32) -> (u64, u64) {
+fn fill_rate(rate: u32) -> (u64, u64) {
     let rate = u64::from(rate.max(1));
     let burst = (rate / 100).max(1);
     (rate - burst + 1, burst)
@@ -35,8 +35,8 @@ pub(super) struct Health {
     /// Number of rejections since the last acknowledgement.
     refused: u32,
     /// Maximum response time of a server.
-    patience: Nanoseconds,
-    told: Servers,
+    response_time: Nanoseconds,
+    reported: Servers,
 }
 
 impl Health {
@@ -45,13 +45,13 @@ impl Health {
     /// Number of consecutive rejections after which servers count as rejecting.
     const REFUSED: u32 = 64;
 
-    pub fn new(patience: Nanoseconds) -> Self {
+    pub fn new(response_time: Nanoseconds) -> Self {
         Self {
             unanswered: 0,
             since: 0,
             refused: 0,
-            patience,
-            told: Servers::Answering,
+            response_time,
+            reported: Servers::Answering,
         }
     }
 
@@ -80,7 +80,7 @@ impl Health {
     }
 
     pub fn servers(&self, now: Nanoseconds) -> Servers {
-        if self.unanswered >= Self::UNANSWERED && now.saturating_sub(self.since) >= self.patience {
+        if self.unanswered >= Self::UNANSWERED && now.saturating_sub(self.since) >= self.response_time {
             Servers::Silent
         } else if self.refused >= Self::REFUSED {
             Servers::Refusing
@@ -91,8 +91,8 @@ impl Health {
 
     /// If the behaviour of the servers has changed, returns the new and the former behaviour.
     pub fn change(&mut self, now: Nanoseconds) -> Option<(Servers, Servers)> {
-        let (before, servers) = (self.told, self.servers(now));
-        self.told = servers;
+        let (before, servers) = (self.reported, self.servers(now));
+        self.reported = servers;
         (before != servers).then_some((before, servers))
     }
 }
@@ -114,18 +114,18 @@ mod tests {
                 }
                 now = bucket.next_token(now);
             }
-            let within = |begin: u64| {
+            let within = |start: u64| {
                 times
                     .iter()
-                    .filter(|time| (begin..begin + SECOND).contains(time))
+                    .filter(|time| (start..start + SECOND).contains(time))
                     .count()
             };
-            let most = times
+            let max = times
                 .iter()
                 .step_by(rate as usize / 8 + 1)
-                .map(|begin| within(*begin))
+                .map(|start| within(*start))
                 .max();
-            assert!(most.expect("some") <= rate as usize, "{most:?} of {rate}");
+            assert!(max.expect("some") <= rate as usize, "{max:?} of {rate}");
             assert!(times.len() >= rate as usize * 5 * 98 / 100, "{} of {rate}", times.len());
         }
     }

@@ -26,11 +26,11 @@ use std::net::Ipv4Addr;
 use sluice_table::token_bucket::TokenBucket;
 use sluice_wire::Mac;
 
-use super::{MOST_SITES, Site};
+use super::{MAX_SITES, Site};
 use entry::Entry;
 pub use entry::{Lease, State};
-use event::Told;
-pub use event::{Counters, Event, Fault, Servers, Why};
+use event::LastReports;
+pub use event::{Counters, Event, Fault, LossReason, Servers};
 use exchange::Exchanges;
 pub use hostile::hostile;
 use limit::{Health, full_bucket};
@@ -68,13 +68,13 @@ pub struct Agent {
     /// Site of each address in use. Offered addresses that are not yet acknowledged are not included.
     addresses: HashMap<Ipv4Addr, u32>,
     /// Leases from before a restart. The sites of the kept leases have not requested an address yet.
-    kept: HashMap<Mac, Lease>,
+    restored: HashMap<Mac, Lease>,
     schedule: Schedule,
     bucket: TokenBucket,
     probes: TokenBucket,
     health: Health,
     counters: Counters,
-    told: Told,
+    last_reports: LastReports,
     events: Vec<Event>,
 }
 
@@ -86,13 +86,13 @@ impl Agent {
             entries: Vec::new(),
             macs: HashMap::new(),
             addresses: HashMap::new(),
-            kept: HashMap::new(),
+            restored: HashMap::new(),
             schedule: Schedule::default(),
             bucket: full_bucket(settings.rate, now),
             probes: full_bucket(settings.probes, now),
             health: Health::new(2 * nanoseconds(settings.retransmission)),
             counters: Counters::default(),
-            told: Told::default(),
+            last_reports: LastReports::default(),
             events: Vec::new(),
             settings,
         }
@@ -122,15 +122,15 @@ impl Agent {
 
     /// Time of the next work for [`Self::poll`].
     fn next(&self, now: Nanoseconds) -> Option<Nanoseconds> {
-        let (certain, anybody) = self.schedule.waiting();
+        let (unlimited, any) = self.schedule.waiting();
         let probing = self.health.servers(now) != Servers::Answering;
-        let turn = match (certain, anybody) {
+        let next_send = match (unlimited, any) {
             (true, _) => Some(self.bucket.next_token(now)),
             (false, true) if probing => Some(self.bucket.next_token(now).max(self.probes.next_token(now))),
             (false, true) => Some(self.bucket.next_token(now)),
             (false, false) => None,
         };
-        [self.schedule.first_due(), turn].into_iter().flatten().min()
+        [self.schedule.first_due(), next_send].into_iter().flatten().min()
     }
 
     /// Report a change in how the servers respond. When the servers respond again, all sites without an offer send a
@@ -159,7 +159,7 @@ impl Agent {
         }
         match entry.state {
             State::Idle | State::Declining | State::Releasing => {}
-            State::Waiting => self.begin(site, now),
+            State::Waiting => self.start(site, now),
             // The collection of offers has ended, so the agent requests the best offer.
             State::Selecting if !entry.server.is_unspecified() => self.request(site, now),
             State::Selecting => self.queue(site, now),
@@ -168,7 +168,7 @@ impl Agent {
                 self.fail(site, now);
             }
             State::Requesting => self.queue(site, now),
-            _ if entry.expires <= now => self.lose(site, Why::Expired, now),
+            _ if entry.expires <= now => self.lose(site, LossReason::Expired, now),
             _ if entry.rebind <= now => self.ask(site, State::Rebinding, now),
             _ if entry.renew <= now => self.ask(site, State::Renewing, now),
             State::Rebooting if entry.tries >= send::REBOOT_TRIES || self.is_silent(now) => self.settle(site),
@@ -176,7 +176,7 @@ impl Agent {
                 if entry.queued.is_none() {
                     self.queue(site, now);
                 }
-                self.await_turn(site, now);
+                self.limit_wait(site, now);
             }
             State::Bound | State::Renewing | State::Rebinding => {
                 let due = self.boundary(site);
@@ -186,10 +186,10 @@ impl Agent {
     }
 
     /// INIT: start to acquire an address.
-    fn begin(&mut self, site: u32, now: Nanoseconds) {
+    fn start(&mut self, site: u32, now: Nanoseconds) {
         let entry = self.entry_mut(site);
         (entry.state, entry.server) = (State::Selecting, Ipv4Addr::UNSPECIFIED);
-        (entry.began, entry.tries) = (now, 0);
+        (entry.started_at, entry.tries) = (now, 0);
         self.renumber(site);
         self.arm(site, NEVER);
         self.queue(site, now);
@@ -207,7 +207,7 @@ impl Agent {
     fn ask(&mut self, site: u32, state: State, now: Nanoseconds) {
         let entry = self.entry_mut(site);
         if entry.state != state {
-            (entry.state, entry.tries, entry.began) = (state, 0, now);
+            (entry.state, entry.tries, entry.started_at) = (state, 0, now);
         }
         let (rebind, expires) = (entry.rebind, entry.expires);
         // A lease from before a restart is used if it was neither confirmed nor rejected.
@@ -220,7 +220,7 @@ impl Agent {
 
     /// A site with a lease from before a restart waits in the queue to confirm the lease. Limit the waiting time, since
     /// no server may be responding.
-    fn await_turn(&mut self, site: u32, now: Nanoseconds) {
+    fn limit_wait(&mut self, site: u32, now: Nanoseconds) {
         let patience = nanoseconds(self.settings.retransmission) << send::REBOOT_TRIES;
         let due = self.boundary(site).min(now.saturating_add(patience));
         self.arm(site, due);
@@ -258,17 +258,17 @@ impl Agent {
         if entry.leaving || entry.release != NEVER {
             self.clear(site, now);
         } else if wait == 0 {
-            self.begin(site, now);
+            self.start(site, now);
         } else {
             self.arm(site, now.saturating_add(wait));
         }
     }
 
     /// Handle the end of a lease.
-    fn lose(&mut self, site: u32, why: Why, now: Nanoseconds) {
-        self.withdraw_lease(site, why);
-        match why {
-            Why::Expired => {
+    fn lose(&mut self, site: u32, reason: LossReason, now: Nanoseconds) {
+        self.withdraw_lease(site, reason);
+        match reason {
+            LossReason::Expired => {
                 self.counters.expired += 1;
                 // The server may grant the same address again.
                 self.pause(site, 0, now);
@@ -278,20 +278,20 @@ impl Agent {
     }
 
     /// Report the loss of the address, and make the address available to other sites.
-    fn withdraw_lease(&mut self, site: u32, why: Why) {
+    fn withdraw_lease(&mut self, site: u32, reason: LossReason) {
         let address = self.entry(site).address;
         if self.addresses.get(&address) == Some(&site) {
             self.addresses.remove(&address);
         }
-        self.tell_loss(site, why);
+        self.report_loss(site, reason);
     }
 
-    fn tell_loss(&mut self, site: u32, why: Why) {
+    fn report_loss(&mut self, site: u32, reason: LossReason) {
         let entry = self.entry_mut(site);
         let address = entry.address;
         if std::mem::take(&mut entry.announced) {
             let site = Site(site);
-            self.events.push(Event::Lost { site, address, why });
+            self.events.push(Event::Lost { site, address, reason });
         }
     }
 
@@ -359,7 +359,7 @@ impl Agent {
         now: Nanoseconds,
     ) {
         self.counters.count(fault);
-        if self.told.is_news(fault, now) {
+        if self.last_reports.should_report(fault, now) {
             let (site, other) = (site.map(Site), other.map(Site));
             self.events.push(Event::Fault {
                 fault,

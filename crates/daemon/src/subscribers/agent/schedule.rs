@@ -15,7 +15,7 @@ pub(super) enum Class {
     Rebind,
     Renew,
     Request,
-    Farewell,
+    Release,
     Reboot,
     Discover,
 }
@@ -25,14 +25,14 @@ const ALL: [Class; CLASSES] = [
     Class::Rebind,
     Class::Renew,
     Class::Request,
-    Class::Farewell,
+    Class::Release,
     Class::Reboot,
     Class::Discover,
 ];
 
 /// The search for the next message starts at the most urgent class. Once per this number of messages, the search starts
 /// at another class instead, and all classes take turns.
-const FAIRNESS: usize = 8;
+const ROTATION: usize = 8;
 
 impl Class {
     /// Whether the message is rate-limited while no server responds.
@@ -46,7 +46,7 @@ impl Class {
 pub(super) struct Schedule {
     timers: BTreeSet<(Nanoseconds, u32)>,
     queues: [BTreeSet<(Nanoseconds, u32)>; CLASSES],
-    turn: usize,
+    rotation: usize,
 }
 
 impl Schedule {
@@ -91,12 +91,12 @@ impl Schedule {
     pub fn next(&mut self, now: Nanoseconds, probes: Option<&mut TokenBucket>) -> Option<u32> {
         let may_probe = probes.as_ref().is_none_or(|bucket| bucket.has_token(now));
         let sends = |class: &Class| !self.queues[*class as usize].is_empty() && (may_probe || !class.is_probe());
-        let first = match self.turn % FAIRNESS {
-            0 => self.turn / FAIRNESS % CLASSES,
+        let first = match self.rotation % ROTATION {
+            0 => self.rotation / ROTATION % CLASSES,
             _ => 0,
         };
         let class = (0..CLASSES).map(|step| ALL[(first + step) % CLASSES]).find(sends)?;
-        self.turn = self.turn.wrapping_add(1);
+        self.rotation = self.rotation.wrapping_add(1);
         if let Some(bucket) = probes.filter(|_| class.is_probe()) {
             bucket.take(now);
         }
@@ -106,11 +106,11 @@ impl Schedule {
     /// Whether a message other than a probe is queued, and whether any message is queued.
     pub fn waiting(&self) -> (bool, bool) {
         let waits = |class: &Class| !self.queues[*class as usize].is_empty();
-        let certain = ALL
+        let unlimited = ALL
             .into_iter()
             .filter(|class| !class.is_probe())
             .any(|class| waits(&class));
-        (certain, certain || ALL.iter().any(waits))
+        (unlimited, unlimited || ALL.iter().any(waits))
     }
 
     /// Time of the first timer.

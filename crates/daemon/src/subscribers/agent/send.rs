@@ -14,7 +14,7 @@ pub(super) const REQUEST_TRIES: u8 = 4;
 /// confirmation (RFC 2131, section 3.2).
 pub(super) const REBOOT_TRIES: u8 = 3;
 /// Maximum number of times that the wait after a declined address is doubled.
-const MOST_DECLINES: u8 = 5;
+const MAX_DECLINES: u8 = 5;
 /// Maximum length in bytes of the configured part of a host name.
 const HOST_NAME: usize = 200;
 
@@ -89,7 +89,7 @@ impl Agent {
                 let entry = self.entry_mut(site);
                 entry.failures = failures.saturating_add(1);
                 entry.address = Ipv4Addr::UNSPECIFIED;
-                let wait = nanoseconds(self.settings.decline_wait) << failures.min(MOST_DECLINES);
+                let wait = nanoseconds(self.settings.decline_wait) << failures.min(MAX_DECLINES);
                 self.pause(site, wait, now);
             }
             State::Releasing => self.clear(site, now),
@@ -105,9 +105,9 @@ impl Agent {
     /// Minimum interval between two attempts to renew. RFC 2131 specifies one minute. If a quarter of the remaining
     /// time is shorter, this quarter is used. The interval is never shorter than the initial retransmission interval.
     pub(super) fn renewal_wait(&self, site: u32) -> Nanoseconds {
-        let tries = self.boundary(site).saturating_sub(self.entry(site).began);
-        let least = (tries / 4).max(nanoseconds(self.settings.retransmission));
-        least.min(nanoseconds(self.settings.renewal_wait))
+        let tries = self.boundary(site).saturating_sub(self.entry(site).started_at);
+        let min_wait = (tries / 4).max(nanoseconds(self.settings.retransmission));
+        min_wait.min(nanoseconds(self.settings.renewal_wait))
     }
 
     fn transmit(&self, site: u32, now: Nanoseconds) -> Transmit {
@@ -121,17 +121,17 @@ impl Agent {
         };
         let uses = matches!(entry.state, State::Renewing | State::Rebinding | State::Releasing);
         let names = matches!(entry.state, State::Requesting | State::Declining | State::Releasing);
-        let asks = matches!(question, Question::Discover | Question::Request);
+        let acquires = matches!(question, Question::Discover | Question::Request);
         let client = if uses { entry.address } else { Ipv4Addr::UNSPECIFIED };
         let host_name = settings.host_name.as_deref().map(|name| host_name(name, entry.mac));
         let request = Request {
             question,
             xid: entry.xid,
-            seconds: match asks {
-                true => u16::try_from(now.saturating_sub(entry.began) / SECOND).unwrap_or(u16::MAX),
+            seconds: match acquires {
+                true => u16::try_from(now.saturating_sub(entry.started_at) / SECOND).unwrap_or(u16::MAX),
                 false => 0,
             },
-            broadcast: settings.broadcast && asks && !uses,
+            broadcast: settings.broadcast && acquires && !uses,
             client,
             mac: entry.mac,
             identifier: identifier.as_deref(),
@@ -145,7 +145,7 @@ impl Agent {
             source_mac: entry.mac,
             source: client,
             destination: match to_server && !entry.server.is_unspecified() {
-                true => towards(entry),
+                true => destination_of(entry),
                 false => Destination::Broadcast,
             },
             payload: request.bytes(),
@@ -154,12 +154,12 @@ impl Agent {
 }
 
 /// Destination of messages to the server of a site's lease.
-fn towards(entry: &Entry) -> Destination {
+fn destination_of(entry: &Entry) -> Destination {
     let network = ipnet::Ipv4Net::new(entry.address, entry.prefix_length);
-    let near = network.is_ok_and(|network| network.contains(&entry.server));
+    let is_on_link = network.is_ok_and(|network| network.contains(&entry.server));
     Destination::Unicast {
         address: entry.server,
-        via: specified(entry.router).filter(|_| !near).unwrap_or(entry.server),
+        via: specified(entry.router).filter(|_| !is_on_link).unwrap_or(entry.server),
     }
 }
 

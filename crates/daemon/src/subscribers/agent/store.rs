@@ -12,13 +12,13 @@ use sluice_wire::Mac;
 
 use super::{Event, Lease, NEVER, Nanoseconds, SECOND};
 use crate::files;
-use crate::subscribers::MOST_SITES;
+use crate::subscribers::MAX_SITES;
 use crate::subscribers::virtual_mac::text;
 
 /// Beginning of the first line.
 const TITLE: &str = "sluice-public-leases 1";
 /// Maximum size of the file in bytes.
-const LONGEST: u64 = MOST_SITES as u64 * 160;
+const LONGEST: u64 = MAX_SITES as u64 * 160;
 /// Minimum interval between two writes.
 const PAUSE: Nanoseconds = SECOND;
 /// Maximum delay before the extension of a lease is written. An outdated file only contains an earlier end of the
@@ -27,7 +27,7 @@ const PATIENCE: Nanoseconds = 30 * SECOND;
 /// Interval between a failed write and the next attempt.
 const RETRY: Nanoseconds = 10 * SECOND;
 /// Maximum jump of the wall clock, in seconds, that does not require a new write of the file.
-const ASTRAY: u64 = 2;
+const MAX_BOOT_SKEW: u64 = 2;
 
 /// The current time of both clocks.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ pub struct Present {
 
 impl Present {
     /// Unix time in seconds at which the agent's clock started.
-    fn beginning(self) -> u64 {
+    fn boot_time(self) -> u64 {
         self.unix.wrapping_sub(self.now / SECOND)
     }
 }
@@ -91,7 +91,7 @@ pub struct Loaded {
 pub struct Store {
     path: PathBuf,
     due: Nanoseconds,
-    /// Time of the last write, with the value of [`Present::beginning`] at that time.
+    /// Time of the last write, with the value of [`Present::boot_time`] at that time.
     written: Option<(Nanoseconds, u64)>,
 }
 
@@ -132,8 +132,8 @@ impl Store {
 
     /// Whether a write is due, because a lease has changed or the wall clock was set.
     pub fn is_due(&self, present: Present) -> bool {
-        let set = self.written.is_some_and(|(written, beginning)| {
-            present.now >= written.saturating_add(PAUSE) && beginning.abs_diff(present.beginning()) > ASTRAY
+        let set = self.written.is_some_and(|(written, boot_time)| {
+            present.now >= written.saturating_add(PAUSE) && boot_time.abs_diff(present.boot_time()) > MAX_BOOT_SKEW
         });
         set || present.now >= self.due
     }
@@ -146,7 +146,7 @@ impl Store {
         match self.replace(leases, present) {
             Ok(()) => {
                 self.due = NEVER;
-                self.written = Some((present.now, present.beginning()));
+                self.written = Some((present.now, present.boot_time()));
                 Ok(())
             }
             Err(error) => {
@@ -236,7 +236,7 @@ fn parse(path: &Path, bytes: &[u8], present: Present) -> Loaded {
                 first.get_or_insert(number);
             }
             Some((_, lease)) if lease.expires <= present.now => loaded.expired += 1,
-            Some(kept) => loaded.leases.push(kept),
+            Some(restored) => loaded.leases.push(restored),
         }
     }
     let missing = count.saturating_sub(read);

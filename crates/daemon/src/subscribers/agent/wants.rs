@@ -6,14 +6,14 @@ use sluice_wire::ethernet::is_group;
 
 use super::entry::Entry;
 use super::limit::empty_bucket;
-use super::{Agent, Lease, MOST_SITES, Mac, NEVER, Nanoseconds, Settings, Site, State, Why, nanoseconds};
+use super::{Agent, Lease, LossReason, MAX_SITES, Mac, NEVER, Nanoseconds, Settings, Site, State, nanoseconds};
 use crate::subscribers::virtual_mac::text;
 
 /// Why a site can't get an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WantError {
     /// The index is out of range.
-    #[error("site {} exceeds the maximum of {MOST_SITES} sites", site.0)]
+    #[error("site {} exceeds the maximum of {MAX_SITES} sites", site.0)]
     TooMany {
         /// The site.
         site: Site,
@@ -55,12 +55,12 @@ impl Agent {
     /// Restore leases from before a restart, identified by the MACs of their sites. Each lease is confirmed when its
     /// site requests an address.
     pub fn restore(&mut self, leases: impl IntoIterator<Item = (Mac, Lease)>) {
-        self.kept.extend(leases);
+        self.restored.extend(leases);
     }
 
     /// Number of restored leases of sites that have not requested an address yet.
     pub fn unclaimed(&self) -> usize {
-        self.kept.len()
+        self.restored.len()
     }
 
     /// Acquire an address for a site that uses this MAC. During the hold time, a released site keeps its lease. If the
@@ -69,7 +69,7 @@ impl Agent {
     /// # Errors
     /// The index or the MAC is invalid, or another site has the MAC.
     pub fn want(&mut self, site: Site, mac: Mac, now: Nanoseconds) -> Result<(), WantError> {
-        if site.0 >= MOST_SITES {
+        if site.0 >= MAX_SITES {
             return Err(WantError::TooMany { site });
         }
         if is_group(mac) || mac == NO_MAC {
@@ -143,7 +143,7 @@ impl Agent {
     /// another address.
     pub fn conflict(&mut self, site: Site, now: Nanoseconds) {
         if self.state(site).has_lease() {
-            self.withdraw_lease(site.0, Why::Conflict);
+            self.withdraw_lease(site.0, LossReason::Conflict);
             self.decline(site.0, now);
         }
     }
@@ -163,13 +163,15 @@ impl Agent {
         self.macs.insert(mac, site);
         let entry = self.entry_mut(site);
         entry.mac = mac;
-        let kept = self.kept.remove(&mac);
-        let holds = |kept: &Lease| {
-            kept.expires > now && self.settings.allows(kept.address) && !self.addresses.contains_key(&kept.address)
+        let restored = self.restored.remove(&mac);
+        let holds = |restored: &Lease| {
+            restored.expires > now
+                && self.settings.allows(restored.address)
+                && !self.addresses.contains_key(&restored.address)
         };
-        match kept.filter(holds) {
+        match restored.filter(holds) {
             Some(lease) => self.reboot(site, lease, now),
-            None => self.begin(site, now),
+            None => self.start(site, now),
         }
     }
 
@@ -180,13 +182,13 @@ impl Agent {
         (entry.address, entry.prefix_length) = (lease.address, lease.prefix_length);
         (entry.server, entry.router) = (lease.server, lease.router.unwrap_or(Ipv4Addr::UNSPECIFIED));
         (entry.renew, entry.rebind, entry.expires) = (lease.renew, lease.rebind, lease.expires);
-        (entry.state, entry.began, entry.tries) = (State::Rebooting, now, 0);
+        (entry.state, entry.started_at, entry.tries) = (State::Rebooting, now, 0);
         self.renumber(site);
         if self.settings.use_while_confirming {
             self.announce(site);
         }
         self.queue(site, now);
-        self.await_turn(site, now);
+        self.limit_wait(site, now);
     }
 
     /// Acquire an address again for an existing site.
@@ -198,7 +200,7 @@ impl Agent {
             // The release has not been sent yet, so the server still has the lease.
             let entry = self.entry_mut(site);
             if entry.expires <= now {
-                return self.lose(site, Why::Expired, now);
+                return self.lose(site, LossReason::Expired, now);
             }
             (entry.state, entry.xid) = (State::Bound, 0);
             self.announce(site);
@@ -230,7 +232,7 @@ impl Agent {
             State::Releasing => {}
             state if state.has_lease() => {
                 entry.state = State::Releasing;
-                self.tell_loss(site, Why::Released);
+                self.report_loss(site, LossReason::Released);
                 self.renumber(site);
                 self.arm(site, NEVER);
                 self.queue(site, now);

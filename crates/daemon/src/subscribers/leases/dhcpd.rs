@@ -1,7 +1,7 @@
 //! Parses the statements of ISC dhcpd's `dhcpd.leases`; see dhcpd.leases(5).
 
 use super::fault::{Fault, Reason};
-use super::lines::MOST;
+use super::lines::MAX_LINE_LENGTH;
 use super::text::{address, hardware, octets, parse};
 use super::words::{Word, Words, unquoted};
 use super::{Entry, Expiry, Lease, Lost, RelayInformation, date};
@@ -33,7 +33,7 @@ pub struct Dhcpd {
     /// Text of the incomplete statement. Empty if the statement is faulty.
     statement: Vec<u8>,
     /// Line at which the incomplete statement began. 0 if no statement is incomplete.
-    began: u64,
+    start_line: u64,
     /// Number of open braces.
     depth: u64,
     /// Why the statement is skipped.
@@ -42,19 +42,19 @@ pub struct Dhcpd {
 
 impl Dhcpd {
     /// Line at which the incomplete statement began.
-    pub fn begun(&self) -> Option<u64> {
-        (self.began != 0).then_some(self.began)
+    pub fn incomplete_line(&self) -> Option<u64> {
+        (self.start_line != 0).then_some(self.start_line)
     }
 
     /// Add a line. `None` means a line that is too long.
     pub fn line(&mut self, number: u64, line: Option<&[u8]>, out: &mut Vec<Result<Entry, Fault>>) {
         let Some(mut line) = line else {
-            self.begin(number);
+            self.start(number);
             self.spoil(Reason::TooLong);
             return;
         };
         // Only a lease statement begins with the word `lease`, so the previous statement was never closed.
-        if line.starts_with(b"lease ") && self.began != 0 {
+        if line.starts_with(b"lease ") && self.start_line != 0 {
             self.spoil(Reason::Unfinished);
             self.end(out);
         }
@@ -63,7 +63,7 @@ impl Dhcpd {
             self.end(out);
             line = &line[length..];
         }
-        if self.began != 0 {
+        if self.start_line != 0 {
             self.keep(line);
             self.keep(b"\n");
         }
@@ -74,7 +74,7 @@ impl Dhcpd {
     fn measure(&mut self, number: u64, line: &[u8]) -> Option<usize> {
         let mut words = Words::of(line);
         while let Some(word) = words.next() {
-            self.begin(number);
+            self.start(number);
             match word {
                 Word::Begin => self.depth += 1,
                 Word::End if self.depth == 0 => {
@@ -95,9 +95,9 @@ impl Dhcpd {
         None
     }
 
-    fn begin(&mut self, number: u64) {
-        if self.began == 0 {
-            self.began = number;
+    fn start(&mut self, number: u64) {
+        if self.start_line == 0 {
+            self.start_line = number;
         }
     }
 
@@ -107,7 +107,7 @@ impl Dhcpd {
     }
 
     fn keep(&mut self, text: &[u8]) {
-        if self.statement.len() + text.len() > MOST {
+        if self.statement.len() + text.len() > MAX_LINE_LENGTH {
             self.spoil(Reason::TooLong);
         }
         if self.damage.is_none() {
@@ -120,10 +120,10 @@ impl Dhcpd {
             Some(reason) => Err(reason),
             None => statement(&self.statement),
         };
-        let line = self.began;
+        let line = self.start_line;
         out.extend(read.map_err(|reason| Fault { line, reason }).transpose());
         self.statement.clear();
-        (self.began, self.depth) = (0, 0);
+        (self.start_line, self.depth) = (0, 0);
     }
 }
 
@@ -142,7 +142,7 @@ fn statement(text: &[u8]) -> Result<Option<Entry>, Reason> {
     if words.next() != Some(Word::Begin) {
         return Err(Reason::Statement);
     }
-    let mut said = Said::default();
+    let mut statements = LeaseStatements::default();
     let (mut own, mut depth) = (Vec::with_capacity(8), 0_u64);
     for word in words {
         match word {
@@ -159,7 +159,7 @@ fn statement(text: &[u8]) -> Result<Option<Entry>, Reason> {
             }
         }
         if depth == 0 {
-            said.hear(&own)?;
+            statements.add(&own)?;
             own.clear();
         }
     }
@@ -167,15 +167,15 @@ fn statement(text: &[u8]) -> Result<Option<Entry>, Reason> {
     if !own.is_empty() {
         return Err(Reason::Statement);
     }
-    said.entry(address)
+    statements.entry(address)
 }
 
 /// Values of a lease's statements.
 #[derive(Default)]
-struct Said<'a> {
+struct LeaseStatements<'a> {
     starts: Option<Expiry>,
     ends: Option<Expiry>,
-    asked: Option<Expiry>,
+    last_transaction: Option<Expiry>,
     state: Option<&'a [u8]>,
     hardware: Option<sluice_wire::Mac>,
     client_id: Option<Vec<u8>>,
@@ -184,13 +184,13 @@ struct Said<'a> {
     host_name: Option<Vec<u8>>,
 }
 
-impl<'a> Said<'a> {
-    fn hear(&mut self, words: &[Word<'a>]) -> Result<(), Reason> {
+impl<'a> LeaseStatements<'a> {
+    fn add(&mut self, words: &[Word<'a>]) -> Result<(), Reason> {
         use Word::Plain;
         match words {
             [Plain(b"starts"), date @ ..] => self.starts = Some(time(date)?),
             [Plain(b"ends"), date @ ..] => self.ends = Some(time(date)?),
-            [Plain(b"cltt"), date @ ..] => self.asked = Some(time(date)?),
+            [Plain(b"cltt"), date @ ..] => self.last_transaction = Some(time(date)?),
             [Plain(b"binding"), Plain(b"state"), Plain(state)] => self.state = Some(state),
             [Plain(b"hardware"), Plain(b"ethernet"), Plain(text)] => self.hardware = hardware(text),
             [Plain(b"uid"), value] => self.client_id = Some(bytes(*value).ok_or(Reason::Client)?),
@@ -211,7 +211,7 @@ impl<'a> Said<'a> {
             Some(Expiry::At(seconds)) => seconds,
             Some(Expiry::Never) | None => 0,
         };
-        let renewed = at(self.starts).max(at(self.asked));
+        let renewed = at(self.starts).max(at(self.last_transaction));
         let free = |why| Ok(Some(Entry::Free { address, renewed, why }));
         match self.state {
             Some(b"active") => {}

@@ -3,7 +3,7 @@
 /// Why a line or a block is skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Reason {
-    /// The line exceeds [`super::lines::MOST`] bytes.
+    /// The line exceeds [`super::lines::MAX_LINE_LENGTH`] bytes.
     #[error("the line is longer than 64 KiB")]
     TooLong,
     /// The header of a Kea file has unknown columns.

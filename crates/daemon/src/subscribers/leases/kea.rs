@@ -17,8 +17,8 @@ const NAMES: [&str; 8] = [
     "state",
     "user_context",
 ];
-const USUAL: [usize; NAMES.len()] = [0, 1, 2, 3, 4, 8, 9, 10];
-const USUAL_COUNT: usize = 11;
+const DEFAULT_COLUMNS: [usize; NAMES.len()] = [0, 1, 2, 3, 4, 8, 9, 10];
+const DEFAULT_COLUMN_COUNT: usize = 11;
 
 /// Columns that are ignored.
 const UNREAD: [&str; 4] = ["subnet_id", "fqdn_fwd", "fqdn_rev", "pool_id"];
@@ -46,7 +46,7 @@ pub struct Kea {
 impl Kea {
     pub fn new() -> Self {
         Self {
-            columns: USUAL,
+            columns: DEFAULT_COLUMNS,
             count: None,
         }
     }
@@ -74,7 +74,7 @@ impl Kea {
         }
         match self.count {
             Some(expected) if expected != count => Err(Reason::Fields),
-            None if !(USUAL_COUNT..=USUAL_COUNT + 1).contains(&count) => Err(Reason::Fields),
+            None if !(DEFAULT_COLUMN_COUNT..=DEFAULT_COLUMN_COUNT + 1).contains(&count) => Err(Reason::Fields),
             _ => entry(&fields).map(Some),
         }
     }
@@ -87,7 +87,7 @@ impl Kea {
         let is_known = |name: &&[u8]| NAMES.iter().chain(&UNREAD).any(|known| known.as_bytes() == *name);
         let place = |known: &str| names.iter().position(|name| known.as_bytes() == *name);
         let columns = NAMES.map(place);
-        if columns.contains(&None) || !names.iter().take(USUAL_COUNT).all(is_known) {
+        if columns.contains(&None) || !names.iter().take(DEFAULT_COLUMN_COUNT).all(is_known) {
             return Err(Reason::Header);
         }
         self.columns = columns.map(Option::unwrap_or_default);

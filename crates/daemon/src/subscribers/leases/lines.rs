@@ -1,7 +1,7 @@
 //! Splits a byte stream into lines.
 
 /// Maximum length of a line or block in bytes.
-pub const MOST: usize = 64 * 1024;
+pub const MAX_LINE_LENGTH: usize = 64 * 1024;
 
 /// Assembles lines from chunks.
 #[derive(Debug, Default)]
@@ -16,12 +16,12 @@ pub struct Lines {
 
 impl Lines {
     /// Pass each complete line to `each`, without its line end and with its number counted from 1. For a line longer
-    /// than [`MOST`], `each` gets `None`.
+    /// than [`MAX_LINE_LENGTH`], `each` gets `None`.
     pub fn take(&mut self, mut bytes: &[u8], mut each: impl FnMut(u64, Option<&[u8]>)) {
         while let Some(end) = bytes.iter().position(|&byte| byte == b'\n') {
             let (line, rest) = (&bytes[..end], &bytes[end + 1..]);
             self.number += 1;
-            if self.skipping || self.pending.len() + line.len() > MOST {
+            if self.skipping || self.pending.len() + line.len() > MAX_LINE_LENGTH {
                 each(self.number, None);
             } else if self.pending.is_empty() {
                 each(self.number, Some(bare(line)));
@@ -33,7 +33,7 @@ impl Lines {
             self.skipping = false;
             bytes = rest;
         }
-        if self.skipping || self.pending.len() + bytes.len() > MOST {
+        if self.skipping || self.pending.len() + bytes.len() > MAX_LINE_LENGTH {
             self.skipping = true;
             self.pending = Vec::new();
         } else {
@@ -47,7 +47,7 @@ impl Lines {
     }
 
     /// Number of the incomplete line. `None` if all lines are complete.
-    pub fn begun(&self) -> Option<u64> {
+    pub fn incomplete_line(&self) -> Option<u64> {
         (self.skipping || !self.pending.is_empty()).then_some(self.number + 1)
     }
 }

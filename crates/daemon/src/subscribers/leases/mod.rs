@@ -4,10 +4,11 @@
 //! reads a file again after rotation or rewriting, and [`Watcher`] runs a thread that reads the file at every change.
 
 mod chain;
-mod complaints;
 mod date;
 mod dhcpd;
 mod fault;
+mod fault_log;
+mod full_read;
 mod kea;
 mod lines;
 mod reader;
@@ -16,7 +17,6 @@ mod table;
 mod text;
 mod watch;
 mod watcher;
-mod whole;
 mod words;
 
 use std::net::Ipv4Addr;
@@ -28,7 +28,7 @@ pub use fault::{Fault, Reason};
 pub use reader::{Format, Reader};
 pub use source::{Counts, Now, Source, SourceError};
 pub use table::Table;
-pub use watcher::{Settings, Standing, Watcher};
+pub use watcher::{Settings, Watcher, WatcherStatus};
 
 /// A private address that is leased to a terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]

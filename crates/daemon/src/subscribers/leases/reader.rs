@@ -63,15 +63,15 @@ impl Reader {
     pub fn unfinished(&self) -> Option<Fault> {
         let block = match &self.blocks {
             Blocks::Kea(_) => None,
-            Blocks::Dhcpd(dhcpd) => dhcpd.begun(),
+            Blocks::Dhcpd(dhcpd) => dhcpd.incomplete_line(),
         };
-        let line = block.or_else(|| self.lines.begun())?;
+        let line = block.or_else(|| self.lines.incomplete_line())?;
         let reason = Reason::Unfinished;
         Some(Fault { line, reason })
     }
 
     /// Whether the bytes read so far form a complete lease file. A Kea file has a header even without leases.
-    pub fn is_whole(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         let headed = match &self.blocks {
             Blocks::Kea(kea) => kea.is_headed(),
             Blocks::Dhcpd(_) => true,

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::chain::{Chain, Identity, rotated};
-use super::complaints::Complaints;
 use super::fault::{Fault, Reason};
+use super::fault_log::FaultLog;
+use super::full_read::FullRead;
 use super::table::Table;
-use super::whole::Whole;
 use super::{Change, Entry, Format, Lost, Reader};
 
 /// Bytes per read.
@@ -66,14 +66,14 @@ pub struct Counts {
 pub struct Source {
     path: PathBuf,
     format: Format,
-    most: usize,
+    limit: usize,
     table: Table,
     reader: Reader,
     there: bool,
     open: Option<Open>,
-    whole: Option<Whole>,
+    full_read: Option<FullRead>,
     counts: Counts,
-    complaints: Complaints,
+    fault_log: FaultLog,
     buffer: Vec<u8>,
     read: Vec<Result<Entry, Fault>>,
     ending: Arc<AtomicBool>,
@@ -111,18 +111,18 @@ impl Open {
 
 impl Source {
     /// Read a file with a maximum number of leases. The file need not exist yet. `ending` aborts a reading in progress.
-    pub fn new(path: &Path, format: Format, most: usize, ending: Arc<AtomicBool>) -> Self {
+    pub fn new(path: &Path, format: Format, limit: usize, ending: Arc<AtomicBool>) -> Self {
         Self {
             path: path.to_owned(),
             format,
-            most,
-            table: Table::new(most),
+            limit,
+            table: Table::new(limit),
             reader: Reader::new(format),
             there: false,
             open: None,
-            whole: None,
+            full_read: None,
             counts: Counts::default(),
-            complaints: Complaints::default(),
+            fault_log: FaultLog::default(),
             buffer: vec![0; READ],
             read: Vec::new(),
             ending,
@@ -140,18 +140,18 @@ impl Source {
     }
 
     /// Whether the file existed at the last check.
-    pub fn is_there(&self) -> bool {
+    pub fn exists(&self) -> bool {
         self.there
     }
 
     /// Whether a rewritten file is still being read, so that leases missing in the file are not reported as lost yet.
     pub fn is_unsettled(&self) -> bool {
-        self.whole.is_some()
+        self.full_read.is_some()
     }
 
     /// Read the file from its beginning at the next check.
     pub fn forget(&mut self) {
-        (self.open, self.whole) = (None, None);
+        (self.open, self.full_read) = (None, None);
     }
 
     /// Read new entries.
@@ -162,14 +162,14 @@ impl Source {
         let first = changes.len();
         self.table.expire(now.unix, changes);
         let looked = self.follow(now, changes);
-        if let Some(whole) = self
-            .whole
-            .take_if(|whole| whole.is_settled(now.monotonic) && self.reader.is_whole())
+        if let Some(full_read) = self
+            .full_read
+            .take_if(|full_read| full_read.is_settled(now.monotonic) && self.reader.is_complete())
         {
-            let refused = whole.settle(&mut self.table, now.unix, changes);
+            let refused = full_read.settle(&mut self.table, now.unix, changes);
             self.count_full(refused);
         }
-        self.complaints.tell(&self.path, now.monotonic);
+        self.fault_log.flush(&self.path, now.monotonic);
         for change in &changes[first..] {
             match change {
                 Change::Gained(_) => self.counts.gained += 1,
@@ -189,13 +189,13 @@ impl Source {
         self.there = named.is_some();
         let Some(open) = &self.open else {
             return match named {
-                Some(_) => self.begin(now, changes),
+                Some(_) => self.start(now, changes),
                 None => Ok(()),
             };
         };
         let identity = open.identity;
         if !open.is_continued()? {
-            return self.begin(now, changes);
+            return self.start(now, changes);
         }
         // Read the data that was written before the file was renamed or removed.
         self.drain(now, changes)?;
@@ -204,14 +204,14 @@ impl Source {
             // The file is missing. The leases remain until the file is created again.
             None => Ok(()),
             Some(_) if self.format == Format::Kea && Identity::at(&rotated(&self.path))? == Some(identity) => {
-                self.go_on(now, changes)
+                self.read_on(now, changes)
             }
-            Some(_) => self.begin(now, changes),
+            Some(_) => self.start(now, changes),
         }
     }
 
     /// Read all files from the beginning. An aborted read starts again at the next check.
-    fn begin(&mut self, now: Now, changes: &mut Vec<Change>) -> io::Result<()> {
+    fn start(&mut self, now: Now, changes: &mut Vec<Change>) -> io::Result<()> {
         self.forget();
         let read = self.read_all(now, changes);
         if read.is_err() {
@@ -225,21 +225,21 @@ impl Source {
             return Ok(());
         };
         self.counts.readings += 1;
-        self.whole = Some(Whole::begin(self.most, now.monotonic));
+        self.full_read = Some(FullRead::start(self.limit, now.monotonic));
         for (_, file) in earlier {
             self.open_at_start(file)?;
             self.drain(now, changes)?;
         }
         self.open_at_start(last)?;
         self.drain(now, changes)?;
-        if let Some(whole) = &mut self.whole {
-            whole.catch_up(&mut self.table, now.unix, changes);
+        if let Some(full_read) = &mut self.full_read {
+            full_read.catch_up(&mut self.table, now.unix, changes);
         }
         Ok(())
     }
 
     /// Continue with the new file after a rotation by Kea.
-    fn go_on(&mut self, now: Now, changes: &mut Vec<Change>) -> io::Result<()> {
+    fn read_on(&mut self, now: Now, changes: &mut Vec<Change>) -> io::Result<()> {
         let file = File::open(&self.path)?;
         self.counts.rotations += 1;
         self.open_at_start(file)?;
@@ -275,12 +275,12 @@ impl Source {
             let bytes = &self.buffer[..length];
             open.advance(bytes);
             self.reader.read(bytes, &mut self.read);
-            if let Some(whole) = &mut self.whole {
-                whole.grow(now.monotonic);
+            if let Some(full_read) = &mut self.full_read {
+                full_read.grow(now.monotonic);
             }
             for read in std::mem::take(&mut self.read) {
                 match read {
-                    Ok(entry) => self.hear(entry, now, changes),
+                    Ok(entry) => self.add(entry, now, changes),
                     Err(fault) => self.fault(fault),
                 }
             }
@@ -288,18 +288,18 @@ impl Source {
         Ok(())
     }
 
-    fn hear(&mut self, entry: Entry, now: Now, changes: &mut Vec<Change>) {
+    fn add(&mut self, entry: Entry, now: Now, changes: &mut Vec<Change>) {
         self.counts.entries += 1;
-        let heard = match &mut self.whole {
-            Some(whole) => whole.hear(entry, &mut self.table, now.unix, changes),
+        let applied = match &mut self.full_read {
+            Some(full_read) => full_read.add(entry, &mut self.table, now.unix, changes),
             None => self.table.apply(entry, now.unix, changes),
         };
-        self.count_full(usize::from(heard.is_err()));
+        self.count_full(usize::from(applied.is_err()));
     }
 
     fn fault(&mut self, fault: Fault) {
         self.counts.faults[fault.reason as usize] += 1;
-        self.complaints.add(fault);
+        self.fault_log.add(fault);
     }
 
     /// Count leases that were rejected because of the maximum number.
@@ -307,7 +307,7 @@ impl Source {
         if refused > 0 {
             self.counts.faults[Reason::Full as usize] += refused as u64;
             let (line, reason) = (self.reader.line(), Reason::Full);
-            self.complaints.add(Fault { line, reason });
+            self.fault_log.add(Fault { line, reason });
         }
     }
 }

@@ -15,7 +15,7 @@ pub struct Table {
     leases: HashMap<Ipv4Addr, Held>,
     /// Expiry times, the earliest first. An entry is obsolete if it does not match the `queued` time of its lease.
     ends: BinaryHeap<Reverse<(u64, Ipv4Addr)>>,
-    most: usize,
+    limit: usize,
 }
 
 #[derive(Debug)]
@@ -31,9 +31,9 @@ const SPARE: usize = 1024;
 
 impl Table {
     /// Create an empty table for a maximum number of leases.
-    pub fn new(most: usize) -> Self {
+    pub fn new(limit: usize) -> Self {
         Self {
-            most,
+            limit,
             ..Self::default()
         }
     }
@@ -56,7 +56,7 @@ impl Table {
     /// Whether an entry would exceed the maximum number of leases.
     pub fn is_full_for(&self, entry: &Entry) -> bool {
         let one_more = matches!(entry, Entry::Leased(lease) if !self.leases.contains_key(&lease.address));
-        one_more && self.leases.len() >= self.most
+        one_more && self.leases.len() >= self.limit
     }
 
     /// All leases, in unspecified order.
@@ -113,7 +113,7 @@ impl Table {
     }
 
     fn hold(&mut self, mut lease: Lease, changes: &mut Vec<Change>) -> Result<(), Reason> {
-        let (address, full) = (lease.address, self.leases.len() >= self.most);
+        let (address, full) = (lease.address, self.leases.len() >= self.limit);
         match self.leases.entry(address) {
             Place::Vacant(_) if full => return Err(Reason::Full),
             Place::Vacant(place) => {

@@ -8,7 +8,7 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
 /// Events after which a reader may find changed content.
-const MEANT: WatchFlags = WatchFlags::MODIFY
+const WATCHED_EVENTS: WatchFlags = WatchFlags::MODIFY
     .union(WatchFlags::CREATE)
     .union(WatchFlags::DELETE)
     .union(WatchFlags::MOVE)
@@ -47,7 +47,7 @@ impl Watch {
             Some(queue) => queue,
             None => inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?,
         };
-        let watched = inotify::add_watch(&queue, &self.folder, MEANT);
+        let watched = inotify::add_watch(&queue, &self.folder, WATCHED_EVENTS);
         self.queue = Some(queue);
         self.watched = watched.is_ok();
         watched.map(drop)
@@ -73,8 +73,8 @@ impl Watch {
         for _ in 0..1024 {
             let Ok(event) = events.next() else { break };
             overflown |= event.events().contains(ReadFlags::QUEUE_OVERFLOW);
-            let gone = ReadFlags::IGNORED | ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::UNMOUNT;
-            if event.events().intersects(gone) {
+            let removed = ReadFlags::IGNORED | ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::UNMOUNT;
+            if event.events().intersects(removed) {
                 self.watched = false;
             }
         }

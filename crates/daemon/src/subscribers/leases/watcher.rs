@@ -28,18 +28,18 @@ pub struct Settings {
     /// Format of the file.
     pub format: Format,
     /// Maximum number of leases.
-    pub most: usize,
+    pub limit: usize,
 }
 
 /// Status of a lease file.
 #[derive(Clone, Debug, Default)]
-pub struct Standing {
+pub struct WatcherStatus {
     /// Number of current leases.
     pub leases: usize,
     /// Whether the file exists.
     pub there: bool,
     /// Whether inotify reports changes. If inotify is unavailable, the file is checked every second.
-    pub told: bool,
+    pub watched: bool,
     /// Why the file can't be read.
     pub error: Option<String>,
     /// Counters of the file.
@@ -52,7 +52,7 @@ pub struct Standing {
     pub panics: u64,
 }
 
-impl Standing {
+impl WatcherStatus {
     /// Counters by name.
     pub fn named(&self) -> Vec<(&'static str, u64)> {
         let counts = &self.counts;
@@ -83,32 +83,32 @@ pub struct Watcher {
 struct Shared {
     ending: Arc<AtomicBool>,
     wake: OwnedFd,
-    standing: Mutex<Standing>,
+    status: Mutex<WatcherStatus>,
 }
 
 impl Shared {
-    fn standing(&self) -> MutexGuard<'_, Standing> {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    fn status(&self) -> MutexGuard<'_, WatcherStatus> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Watcher {
-    /// Watch a file. The thread passes changes to `hand`, beginning with all existing leases.
+    /// Watch a file. The thread passes changes to `deliver`, beginning with all existing leases.
     ///
     /// # Errors
     /// No thread or file descriptor is available.
-    pub fn start(settings: Settings, hand: impl FnMut(Vec<Change>) + Send + 'static) -> std::io::Result<Self> {
+    pub fn start(settings: Settings, deliver: impl FnMut(Vec<Change>) + Send + 'static) -> std::io::Result<Self> {
         let ending = Arc::new(AtomicBool::new(false));
         let shared = Arc::new(Shared {
             ending: ending.clone(),
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
-            standing: Mutex::default(),
+            status: Mutex::default(),
         });
         let task = Task {
             watch: Watch::of(&settings.path),
-            source: Source::new(&settings.path, settings.format, settings.most, ending),
-            hand: Box::new(hand),
-            began: Instant::now(),
+            source: Source::new(&settings.path, settings.format, settings.limit, ending),
+            deliver: Box::new(deliver),
+            started_at: Instant::now(),
             patience: PERIOD,
             missing: None,
             shared: shared.clone(),
@@ -120,8 +120,8 @@ impl Watcher {
     }
 
     /// Status of the lease file.
-    pub fn standing(&self) -> Standing {
-        self.shared.standing().clone()
+    pub fn status(&self) -> WatcherStatus {
+        self.shared.status().clone()
     }
 }
 
@@ -138,8 +138,8 @@ struct Task {
     shared: Arc<Shared>,
     watch: Watch,
     source: Source,
-    hand: Box<dyn FnMut(Vec<Change>) + Send>,
-    began: Instant,
+    deliver: Box<dyn FnMut(Vec<Change>) + Send>,
+    started_at: Instant,
     /// Length of the pause after the next panic.
     patience: Duration,
     /// Monotonic time since which the file is missing, and whether its absence has been logged.
@@ -150,16 +150,16 @@ impl Task {
     fn run(mut self) {
         while !self.shared.ending.load(Ordering::Relaxed) {
             let mut changes = Vec::new();
-            let whole = catch_unwind(AssertUnwindSafe(|| self.look(&mut changes))).is_ok();
+            let is_completed = catch_unwind(AssertUnwindSafe(|| self.look(&mut changes))).is_ok();
             // Changes made before a panic have taken effect in the table, so they must still be delivered.
-            let handed = changes.is_empty() || catch_unwind(AssertUnwindSafe(|| (self.hand)(changes))).is_ok();
-            if whole && handed {
+            let delivered = changes.is_empty() || catch_unwind(AssertUnwindSafe(|| (self.deliver)(changes))).is_ok();
+            if is_completed && delivered {
                 self.patience = PERIOD;
-                self.shared.standing().looks += 1;
+                self.shared.status().looks += 1;
                 self.wait(PERIOD);
                 continue;
             }
-            self.shared.standing().panics += 1;
+            self.shared.status().panics += 1;
             tracing::error!(
                 "{}: reading the lease file failed because of a bug and is restarted",
                 self.settings.path.display()
@@ -179,16 +179,16 @@ impl Task {
                 .duration_since(UNIX_EPOCH)
                 .unwrap_or_default()
                 .as_secs(),
-            monotonic: self.began.elapsed().as_nanos() as u64,
+            monotonic: self.started_at.elapsed().as_nanos() as u64,
         };
         let looked = self.source.look(now, changes);
-        let mut standing = self.shared.standing();
+        let mut status = self.shared.status();
         let error = looked.err().map(|error| error.to_string());
-        if error.is_some() && error != standing.error {
+        if error.is_some() && error != status.error {
             tracing::error!("{}", error.as_deref().unwrap_or_default());
         }
         self.missing = match self.missing {
-            _ if self.source.is_there() || error.is_some() => None,
+            _ if self.source.exists() || error.is_some() => None,
             Some((since, false)) if now.monotonic - since >= PERIOD.as_nanos() as u64 => {
                 tracing::warn!("the lease file {path} does not exist: leases are read as soon as the file exists");
                 Some((since, true))
@@ -196,35 +196,35 @@ impl Task {
             // Kea renames its file shortly before it creates the next file, so a short absence is not logged.
             missing => missing.or(Some((now.monotonic, false))),
         };
-        let told = self.watch.is_armed();
-        if standing.told && !told {
+        let watched = self.watch.is_armed();
+        if status.watched && !watched {
             tracing::warn!("{path} is checked once per second, because the kernel reports no changes: {armed:?}");
         }
-        standing.leases = self.source.table().len();
-        standing.there = self.source.is_there();
-        standing.overflows += u64::from(overflown);
-        standing.counts = self.source.counts().clone();
-        (standing.told, standing.error) = (told, error);
+        status.leases = self.source.table().len();
+        status.there = self.source.exists();
+        status.overflows += u64::from(overflown);
+        status.counts = self.source.counts().clone();
+        (status.watched, status.error) = (watched, error);
     }
 
     /// Wait for a notification, or for the given time.
-    fn wait(&self, most: Duration) {
+    fn wait(&self, limit: Duration) {
         let wake = PollFd::new(&self.shared.wake, PollFlags::IN);
-        let told = self.watch.descriptor().filter(|_| self.watch.is_armed());
-        let mut waited: Vec<PollFd<'_>> = told
-            .map(|told| PollFd::from_borrowed_fd(told, PollFlags::IN))
+        let watched = self.watch.descriptor().filter(|_| self.watch.is_armed());
+        let mut waited: Vec<PollFd<'_>> = watched
+            .map(|watched| PollFd::from_borrowed_fd(watched, PollFlags::IN))
             .into_iter()
             .collect();
         waited.push(wake);
-        let most = Timespec::try_from(most).ok();
-        let _ = poll(&mut waited, most.as_ref());
+        let limit = Timespec::try_from(limit).ok();
+        let _ = poll(&mut waited, limit.as_ref());
     }
 
     /// Pause after a panic. Only a request to end the thread interrupts the pause.
     fn pause(&mut self) {
         let mut waited = [PollFd::from_borrowed_fd(self.shared.wake.as_fd(), PollFlags::IN)];
-        let most = Timespec::try_from(self.patience).ok();
-        let _ = poll(&mut waited, most.as_ref());
+        let limit = Timespec::try_from(self.patience).ok();
+        let _ = poll(&mut waited, limit.as_ref());
         self.patience = (self.patience * 2).min(LONGEST);
     }
 }

@@ -50,8 +50,8 @@ impl<'a> Iterator for Words<'a> {
             }
             self.skip(|byte| byte == b'\n');
         }
-        let begin = self.at;
-        let first = *self.text.get(begin)?;
+        let start = self.at;
+        let first = *self.text.get(start)?;
         self.at += 1;
         Some(match first {
             b'{' => Word::Begin,
@@ -60,7 +60,7 @@ impl<'a> Iterator for Words<'a> {
             b'"' => return Some(self.quoted()),
             _ => {
                 self.skip(|byte| is_between(byte) || matches!(byte, b'{' | b'}' | b';' | b'"' | b'#'));
-                Word::Plain(&self.text[begin..self.at])
+                Word::Plain(&self.text[start..self.at])
             }
         })
     }
@@ -68,13 +68,13 @@ impl<'a> Iterator for Words<'a> {
 
 impl<'a> Words<'a> {
     fn quoted(&mut self) -> Word<'a> {
-        let begin = self.at;
+        let start = self.at;
         loop {
             self.skip(|byte| matches!(byte, b'"' | b'\\' | b'\n'));
             match self.text.get(self.at) {
                 Some(b'"') => {
                     self.at += 1;
-                    return Word::Quoted(&self.text[begin..self.at - 1]);
+                    return Word::Quoted(&self.text[start..self.at - 1]);
                 }
                 Some(b'\\') if !matches!(self.text.get(self.at + 1), None | Some(b'\n')) => self.at += 2,
                 Some(b'\\') => self.at += 1,

@@ -17,7 +17,7 @@ pub const HOPS: usize = 3;
 const TRANSACTION: Range<usize> = 4..8;
 const FLAGS: usize = 10;
 pub const CLIENT: Range<usize> = 12..16;
-pub const YOURS: Range<usize> = 16..20;
+pub const YIADDR: Range<usize> = 16..20;
 pub const GATEWAY: Range<usize> = 24..28;
 const HARDWARE: Range<usize> = 28..34;
 const SERVER_NAME: Range<usize> = 44..108;
@@ -79,9 +79,9 @@ impl<'a> Message<'a> {
         if bytes[COOKIE] != MAGIC {
             return Err(Refused::Cookie);
         }
-        message.hear(OPTIONS..bytes.len())?;
+        message.parse_options(OPTIONS..bytes.len())?;
         for area in message.overloaded() {
-            message.hear(area)?;
+            message.parse_options(area)?;
         }
         Ok(message)
     }
@@ -93,7 +93,7 @@ impl<'a> Message<'a> {
         areas.filter_map(move |(bit, area)| (overload & bit != 0).then_some(area))
     }
 
-    fn hear(&mut self, area: Range<usize>) -> Result<(), Refused> {
+    fn parse_options(&mut self, area: Range<usize>) -> Result<(), Refused> {
         let own = area.start == OPTIONS;
         let mut options = Options::of(&self.bytes[area]);
         while let Some(option) = options.next()? {
@@ -153,7 +153,7 @@ impl<'a> Message<'a> {
             let mut options = Options::of(&self.bytes[area.clone()]);
             while let Some(option) = options.next()? {
                 if option.code == RELAY {
-                    out[area.start + option.begin..area.start + options.at].fill(PAD);
+                    out[area.start + option.start..area.start + options.at].fill(PAD);
                 }
             }
         }
@@ -161,7 +161,7 @@ impl<'a> Message<'a> {
         let mut options = Options::of(area);
         while let Some(option) = options.next()? {
             if option.code != RELAY {
-                out.extend_from_slice(&area[option.begin..options.at]);
+                out.extend_from_slice(&area[option.start..options.at]);
             }
         }
         Ok(())
@@ -180,7 +180,7 @@ pub fn finish(out: &mut Vec<u8>) {
 struct Piece<'a> {
     code: u8,
     content: &'a [u8],
-    begin: usize,
+    start: usize,
 }
 
 /// Iterator over the options of a field. The options must be terminated.
@@ -197,15 +197,15 @@ impl<'a> Options<'a> {
 
     fn next(&mut self) -> Result<Option<Piece<'a>>, Refused> {
         loop {
-            let begin = self.at;
-            match self.area.get(begin..).unwrap_or_default() {
+            let start = self.at;
+            match self.area.get(start..).unwrap_or_default() {
                 [PAD, ..] => self.at += 1,
                 [END, ..] => return Ok(None),
                 [code, length, rest @ ..] => {
                     let content = rest.get(..usize::from(*length)).ok_or(Refused::Malformed)?;
-                    self.at = begin + 2 + content.len();
+                    self.at = start + 2 + content.len();
                     let code = *code;
-                    return Ok(Some(Piece { code, content, begin }));
+                    return Ok(Some(Piece { code, content, start }));
                 }
                 _ => return Err(Refused::Malformed),
             }

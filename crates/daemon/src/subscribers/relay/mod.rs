@@ -2,9 +2,9 @@
 //! standard DHCP server in any network. Option 82 identifies the site to the server, and the server echoes the option.
 //! Input and output are UDP payloads.
 
-mod asked;
-mod gate;
 mod message;
+mod pending_requests;
+mod rate_limits;
 mod refused;
 mod reply;
 mod request;
@@ -16,8 +16,8 @@ use sluice_table::token_bucket::TokenRate;
 use sluice_wire::Mac;
 
 use super::Site;
-use asked::Asked;
-pub use gate::{Gate, Rates};
+use pending_requests::PendingRequests;
+pub use rate_limits::{RateLimits, Rates};
 pub use refused::{Noted, Refused};
 pub use reply::{Acknowledged, Destination, Trace, reply};
 pub use request::{Limits, Origin, Relayed, request};
@@ -60,8 +60,8 @@ impl Tally {
 #[derive(Debug)]
 pub struct Relay {
     limits: Limits,
-    gate: Gate,
-    asked: Asked,
+    rate_limits: RateLimits,
+    pending_requests: PendingRequests,
     unmarked: HashMap<(u32, Mac), (Home, u64)>,
     tally: Tally,
 }
@@ -73,15 +73,15 @@ const PATIENCE: u64 = 30_000_000_000;
 const UNMARKED: usize = 1024;
 
 /// Maximum number of messages within [`PATIENCE`]: 35,000 per second.
-const ASKED: usize = 1 << 20;
+const MAX_PENDING_REQUESTS: usize = 1 << 20;
 
 impl Relay {
     /// Create a relay for a number of sites. At most `terminals` active terminals are metered individually.
     pub fn new(limits: Limits, rates: Rates, sites: u32, terminals: usize) -> Self {
         Self {
             limits,
-            gate: Gate::new(rates, sites, terminals),
-            asked: Asked::new(ASKED),
+            rate_limits: RateLimits::new(rates, sites, terminals),
+            pending_requests: PendingRequests::new(MAX_PENDING_REQUESTS),
             unmarked: HashMap::new(),
             tally: Tally::default(),
         }
@@ -104,10 +104,13 @@ impl Relay {
         out: &mut Vec<u8>,
     ) -> Result<Relayed, Refused> {
         let Self {
-            limits, gate, tally, ..
+            limits,
+            rate_limits,
+            tally,
+            ..
         } = self;
         let admit = |hardware| {
-            let admitted = gate.admit(origin.site, hardware, now);
+            let admitted = rate_limits.admit(origin.site, hardware, now);
             if let Err(Refused::TerminalRate | Refused::SiteRate) = admitted {
                 tally.flood = Some((origin.site, hardware));
             }
@@ -117,7 +120,8 @@ impl Relay {
         match relayed {
             Ok(relayed) => {
                 self.tally.requests += 1;
-                self.asked.note(origin.site, relayed.transaction, relayed.hardware, now);
+                self.pending_requests
+                    .note(origin.site, relayed.transaction, relayed.hardware, now);
                 for noted in relayed.noted() {
                     self.tally.noted[noted as usize] += 1;
                 }
@@ -142,12 +146,12 @@ impl Relay {
         now: u64,
         out: &mut Vec<u8>,
     ) -> Result<Acknowledged, Refused> {
-        let (unmarked, asked) = (&self.unmarked, &mut self.asked);
+        let (unmarked, pending_requests) = (&self.unmarked, &mut self.pending_requests);
         let find = |trace: Trace<'_>| match trace.circuit {
             Some(circuit) => {
                 let home = home(circuit).ok_or(Refused::Circuit)?;
-                let waits = asked.has(home.site, trace.transaction, trace.hardware, now);
-                waits.then_some(home).ok_or(Refused::Unasked)
+                let waits = pending_requests.has(home.site, trace.transaction, trace.hardware, now);
+                waits.then_some(home).ok_or(Refused::Unsolicited)
             }
             None => {
                 let known = unmarked.get(&(trace.transaction, trace.hardware));
@@ -201,13 +205,13 @@ pub fn hostile(bytes: &[u8]) {
     };
     let bytes = bytes.get(1..).unwrap_or_default();
     if relay.request(bytes, &origin, 0, &mut out).is_ok() {
-        assert!(out.len() <= Limits::default().most_bytes, "it fits");
+        assert!(out.len() <= Limits::default().max_bytes, "it fits");
         // The server echoes the message, changing only its operation code.
         out[0] = 2;
         let _ = relay.reply(&out, home, 0, &mut back);
     }
-    let asked_or_not = |trace: Trace<'_>| trace.circuit.and_then(home).ok_or(Refused::Circuit);
-    if reply(bytes, asked_or_not, &mut back).is_ok() {
+    let any_home = |trace: Trace<'_>| trace.circuit.and_then(home).ok_or(Refused::Circuit);
+    if reply(bytes, any_home, &mut back).is_ok() {
         let again = reply(
             &back,
             |trace| {

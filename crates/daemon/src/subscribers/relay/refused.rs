@@ -38,7 +38,7 @@ pub enum Refused {
     OptionMissing,
     /// The reply matches no recent request of the site's terminals.
     #[error("the reply matches no recent request of the site's terminals")]
-    Unasked,
+    Unsolicited,
     /// The circuit ID in the server's option 82 is unknown.
     #[error("the returned circuit ID belongs to no site")]
     Circuit,
@@ -70,7 +70,7 @@ impl Refused {
         Refused::Gateway,
         Refused::OptionForged,
         Refused::OptionMissing,
-        Refused::Unasked,
+        Refused::Unsolicited,
         Refused::Circuit,
         Refused::Site,
         Refused::Information,
@@ -92,7 +92,7 @@ impl Refused {
             Refused::Gateway => "relay-gateway",
             Refused::OptionForged => "relay-option-forged",
             Refused::OptionMissing => "relay-option-missing",
-            Refused::Unasked => "relay-unasked",
+            Refused::Unsolicited => "relay-unasked",
             Refused::Circuit => "relay-circuit",
             Refused::Site => "relay-site",
             Refused::Information => "relay-information",

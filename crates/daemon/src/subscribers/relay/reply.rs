@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use sluice_wire::Mac;
 
-use super::message::{CLIENT, GATEWAY, Message, REPLY, YOURS, finish, part};
+use super::message::{CLIENT, GATEWAY, Message, REPLY, YIADDR, finish, part};
 use super::{Home, Refused};
 use crate::subscribers::Site;
 
@@ -75,9 +75,9 @@ pub fn reply(
     if message.address(GATEWAY) != gateway {
         return Err(Refused::Gateway);
     }
-    let given = message.address(YOURS);
-    let lease = message.lease_time.map(|seconds| (given, seconds));
-    let lease = lease.filter(|_| message.kind == ACKNOWLEDGE && !given.is_unspecified());
+    let offered_address = message.address(YIADDR);
+    let lease = message.lease_time.map(|seconds| (offered_address, seconds));
+    let lease = lease.filter(|_| message.kind == ACKNOWLEDGE && !offered_address.is_unspecified());
     message.write_bare(out)?;
     finish(out);
     Ok(Acknowledged {
@@ -93,7 +93,7 @@ pub fn reply(
 fn destination(message: &Message<'_>) -> Destination {
     // A terminal that receives a DHCPNAK has no address at which it can be reached (RFC 2131, section 4.1).
     let everyone = message.is_broadcast() || message.kind == REFUSE;
-    let addresses = [YOURS, CLIENT].map(|field| message.address(field));
+    let addresses = [YIADDR, CLIENT].map(|field| message.address(field));
     let address = addresses.into_iter().find(|address| !address.is_unspecified());
     match address.filter(|address| !everyone && !address.is_broadcast() && !address.is_multicast()) {
         Some(address) => Destination::Terminal(address, message.hardware()),

@@ -29,17 +29,17 @@ pub struct Origin<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Maximum number of relays. A message that has passed this number of relays is dropped (RFC 1542, section 4.1.1).
-    pub most_hops: u8,
+    pub max_hops: u8,
     /// Maximum length of a message in bytes, which is the capacity of a datagram.
-    pub most_bytes: usize,
+    pub max_bytes: usize,
 }
 
 impl Default for Limits {
     /// Default limits: at most 16 relays, and datagrams of the Ethernet MTU.
     fn default() -> Self {
         Self {
-            most_hops: 16,
-            most_bytes: 1500 - 28,
+            max_hops: 16,
+            max_bytes: 1500 - 28,
         }
     }
 }
@@ -88,14 +88,14 @@ pub fn request(
     admit: impl FnOnce(Mac) -> Result<bool, Refused>,
     out: &mut Vec<u8>,
 ) -> Result<Relayed, Refused> {
-    if payload.len() > limits.most_bytes {
+    if payload.len() > limits.max_bytes {
         return Err(Refused::Long);
     }
     let message = Message::read(payload, REQUEST)?;
     if !KINDS.contains(&message.kind) {
         return Err(Refused::Kind);
     }
-    if message.hops() >= limits.most_hops {
+    if message.hops() >= limits.max_hops {
         return Err(Refused::Hops);
     }
     let gateway = message.address(GATEWAY);
@@ -120,7 +120,7 @@ pub fn request(
         out[GATEWAY].copy_from_slice(&origin.gateway.octets());
         let information = Information::of(origin)?;
         // One byte is reserved for the end option.
-        relayed.marked = out.len() + information.length < limits.most_bytes;
+        relayed.marked = out.len() + information.length < limits.max_bytes;
         if relayed.marked {
             information.write(origin, out);
         }

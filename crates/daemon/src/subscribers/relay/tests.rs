@@ -26,7 +26,7 @@ const ORIGIN: Origin<'_> = Origin {
 };
 
 /// A terminal's message, encoded by an independent library.
-fn asked(kind: MessageType) -> Message {
+fn request_message(kind: MessageType) -> Message {
     let mut message = Message::new_with_id(
         0x1234,
         Ipv4Addr::UNSPECIFIED,
@@ -85,7 +85,7 @@ fn relayed(payload: &[u8], origin: &Origin<'_>) -> Result<Vec<u8>, Refused> {
 fn returned(payload: &[u8]) -> Result<(Acknowledged, Vec<u8>), Refused> {
     let (mut relay, mut out) = (relay(), Vec::new());
     relay
-        .request(&bytes(&asked(MessageType::Request)), &ORIGIN, 0, &mut out)
+        .request(&bytes(&request_message(MessageType::Request)), &ORIGIN, 0, &mut out)
         .expect("it is relayed");
     let replied = relay.reply(payload, home, 0, &mut out);
     replied.map(|replied| (replied, out))
@@ -107,7 +107,7 @@ fn named(part: RelayInfo) -> DhcpOption {
 
 #[test]
 fn request_relayed_names_its_site_and_changes_nothing_else() {
-    let sent = asked(MessageType::Discover);
+    let sent = request_message(MessageType::Discover);
     let origin = Origin {
         remote: b"line 3",
         link: Some(Ipv4Addr::new(10, 9, 0, 0)),
@@ -130,7 +130,7 @@ fn request_relayed_names_its_site_and_changes_nothing_else() {
 
 #[test]
 fn request_with_nothing_but_a_circuit_has_no_other_parts() {
-    let out = relayed(&bytes(&asked(MessageType::Request)), &ORIGIN).expect("it is relayed");
+    let out = relayed(&bytes(&request_message(MessageType::Request)), &ORIGIN).expect("it is relayed");
     let information = information(&decoded(&out));
     let expected = RelayInfo::AgentCircuitId(b"S100.C7".into());
     assert_eq!(
@@ -141,15 +141,15 @@ fn request_with_nothing_but_a_circuit_has_no_other_parts() {
 
 /// A terminal's message in which some bytes are replaced.
 fn changed(place: usize, to: &[u8]) -> Vec<u8> {
-    let mut bytes = bytes(&asked(MessageType::Discover));
+    let mut bytes = bytes(&request_message(MessageType::Discover));
     bytes[place..place + to.len()].copy_from_slice(to);
     bytes
 }
 
 #[test]
 fn request_that_is_not_a_terminals_is_refused_by_name() {
-    let discover = bytes(&asked(MessageType::Discover));
-    let mut forged = asked(MessageType::Discover);
+    let discover = bytes(&request_message(MessageType::Discover));
+    let mut forged = request_message(MessageType::Discover);
     forged
         .opts_mut()
         .insert(named(RelayInfo::AgentCircuitId(b"S100.C7".into())));
@@ -167,8 +167,8 @@ fn request_that_is_not_a_terminals_is_refused_by_name() {
         (Refused::Malformed, changed(241, &[200])),
         (Refused::Malformed, [&discover[..240], &[53, 2, 1, 1, 255]].concat()),
         (Refused::Malformed, [&discover[..240], &[53]].concat()),
-        (Refused::Kind, bytes(&asked(MessageType::Offer))),
-        (Refused::Kind, bytes(&asked(MessageType::LeaseQuery))),
+        (Refused::Kind, bytes(&request_message(MessageType::Offer))),
+        (Refused::Kind, bytes(&request_message(MessageType::LeaseQuery))),
         (Refused::Kind, [&discover[..240], &[255]].concat()),
         (Refused::Hops, changed(3, &[16])),
         (Refused::Hops, changed(3, &[255])),
@@ -202,7 +202,7 @@ fn request_of_a_trusted_relay_passes_as_it_is() {
 
 #[test]
 fn request_with_the_option_of_a_trusted_bridge_gets_the_relays() {
-    let mut sent = asked(MessageType::Discover);
+    let mut sent = request_message(MessageType::Discover);
     sent.opts_mut()
         .insert(named(RelayInfo::AgentCircuitId(b"bridge".into())));
     let (mut relay, mut out) = (relay(), Vec::new());
@@ -223,7 +223,7 @@ fn request_with_the_option_of_a_trusted_bridge_gets_the_relays() {
 
 #[test]
 fn request_without_room_goes_without_the_option_and_its_answer_finds_home() {
-    let mut sent = bytes(&asked(MessageType::Discover));
+    let mut sent = bytes(&request_message(MessageType::Discover));
     sent.truncate(sent.iter().rposition(|&byte| byte == 255).expect("it ends"));
     while sent.len() < 1470 {
         let length = (1470 - sent.len() - 2).min(255);
@@ -249,7 +249,7 @@ fn request_without_room_goes_without_the_option_and_its_answer_finds_home() {
 
 #[test]
 fn request_of_a_site_whose_name_is_too_long_is_refused() {
-    let discover = bytes(&asked(MessageType::Discover));
+    let discover = bytes(&request_message(MessageType::Discover));
     let (longest, longer) = ([b'x'; 253], [b'x'; 254]);
     let with = |circuit| Origin { circuit, ..ORIGIN };
     assert!(relayed(&discover, &with(&longest)).is_ok());
@@ -259,7 +259,7 @@ fn request_of_a_site_whose_name_is_too_long_is_refused() {
 
 #[test]
 fn reply_goes_back_without_the_option_and_tells_the_lease() {
-    let sent = relayed(&bytes(&asked(MessageType::Request)), &ORIGIN).expect("it is relayed");
+    let sent = relayed(&bytes(&request_message(MessageType::Request)), &ORIGIN).expect("it is relayed");
     let answer = answered(&sent, MessageType::Ack);
     let (acknowledged, out) = returned(&bytes(&answer)).expect("it is relayed");
     let expected = Acknowledged {
@@ -279,7 +279,7 @@ fn reply_goes_back_without_the_option_and_tells_the_lease() {
 
 #[test]
 fn reply_goes_where_the_terminal_can_hear_it() {
-    let sent = relayed(&bytes(&asked(MessageType::Request)), &ORIGIN).expect("it is relayed");
+    let sent = relayed(&bytes(&request_message(MessageType::Request)), &ORIGIN).expect("it is relayed");
     let to = |answer: &Message| returned(&bytes(answer)).expect("it is relayed").0;
     let offer = answered(&sent, MessageType::Offer);
     assert_eq!(
@@ -304,7 +304,7 @@ fn reply_goes_where_the_terminal_can_hear_it() {
 
 #[test]
 fn reply_that_is_not_this_relays_is_refused_by_name() {
-    let sent = relayed(&bytes(&asked(MessageType::Request)), &ORIGIN).expect("it is relayed");
+    let sent = relayed(&bytes(&request_message(MessageType::Request)), &ORIGIN).expect("it is relayed");
     let answer = answered(&sent, MessageType::Ack);
     let with = |part: RelayInfo| {
         let mut answer = answer.clone();
@@ -315,7 +315,7 @@ fn reply_that_is_not_this_relays_is_refused_by_name() {
     elsewhere.set_giaddr(Ipv4Addr::new(10, 2, 0, 1));
     bare.opts_mut().remove(OptionCode::RelayAgentInformation);
     for (expected, answer) in [
-        (Refused::Direction, asked(MessageType::Discover)),
+        (Refused::Direction, request_message(MessageType::Discover)),
         (Refused::Kind, answered(&sent, MessageType::Discover)),
         (Refused::Kind, answered(&sent, MessageType::ForceRenew)),
         (Refused::OptionMissing, bare),
@@ -334,7 +334,7 @@ fn reply_that_is_not_this_relays_is_refused_by_name() {
 
 #[test]
 fn reply_to_what_nobody_of_the_site_has_asked_lately_is_refused() {
-    let question = bytes(&asked(MessageType::Request));
+    let question = bytes(&request_message(MessageType::Request));
     let answer = bytes(&answered(
         &relayed(&question, &ORIGIN).expect("it is relayed"),
         MessageType::Ack,
@@ -349,19 +349,19 @@ fn reply_to_what_nobody_of_the_site_has_asked_lately_is_refused() {
         site: Site(3),
         ..ORIGIN
     };
-    assert_eq!(Err(Refused::Unasked), ask(&mut relay, &elsewhere, 0));
+    assert_eq!(Err(Refused::Unsolicited), ask(&mut relay, &elsewhere, 0));
     assert_eq!(Ok(SITE), ask(&mut relay, &ORIGIN, 0));
     let mut later = |seconds| {
         relay
             .reply(&answer, home, seconds * SECOND, &mut Vec::new())
             .map(|to| to.site)
     };
-    assert_eq!([Ok(SITE), Err(Refused::Unasked)], [29, 90].map(&mut later));
+    assert_eq!([Ok(SITE), Err(Refused::Unsolicited)], [29, 90].map(&mut later));
 }
 
 #[test]
 fn options_in_other_fields_are_read_and_cleaned() {
-    let sent = relayed(&bytes(&asked(MessageType::Request)), &ORIGIN).expect("it is relayed");
+    let sent = relayed(&bytes(&request_message(MessageType::Request)), &ORIGIN).expect("it is relayed");
     let mut answer = answered(&sent, MessageType::Ack);
     answer.opts_mut().remove(OptionCode::RelayAgentInformation);
     answer.opts_mut().remove(OptionCode::MessageType);
@@ -402,7 +402,7 @@ proptest! {
     fn message_there_and_back_is_what_was_sent(
         options in proptest::collection::vec(option(), 0..5), xid: u32, secs: u16, ciaddr: [u8; 4], broadcast: bool,
     ) {
-        let mut sent = asked(MessageType::Request);
+        let mut sent = request_message(MessageType::Request);
         sent.set_xid(xid).set_secs(secs).set_ciaddr(ciaddr);
         for option in options {
             sent.opts_mut().insert(option);
@@ -435,7 +435,7 @@ proptest! {
     fn messages_changed_are_relayed_or_refused(
         answer: bool, changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3_u8), 1..12),
     ) {
-        let sent = bytes(&asked(MessageType::Discover));
+        let sent = bytes(&request_message(MessageType::Discover));
         let sent = match answer {
             true => bytes(&answered(&relayed(&sent, &ORIGIN).expect("it is relayed"), MessageType::Offer)),
             false => sent,

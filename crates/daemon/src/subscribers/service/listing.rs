@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sluice_config::config::SitesOutside;
 use sluice_wire::{Context, Mac};
 
-use super::{Place, Refusal, Service};
+use super::{Assignment, Refusal, Service};
 use crate::subscribers::Site;
 use crate::subscribers::agent::{self, Agent};
 use crate::subscribers::leases::Lease;
@@ -36,7 +36,7 @@ pub struct SiteView {
 
 /// Status of a private lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum LeaseStatus {
     /// The terminal is mapped.
     Active,
     /// The terminal is mapped, but the site has no public address yet.
@@ -49,7 +49,7 @@ pub enum Standing {
     Full,
 }
 
-impl Standing {
+impl LeaseStatus {
     /// Name of the status.
     pub fn word(self) -> &'static str {
         match self {
@@ -74,7 +74,7 @@ pub struct LeaseView {
     /// Time at which the lease was assigned to the site, as Unix time in seconds.
     pub since: u64,
     /// Status of the lease.
-    pub standing: Standing,
+    pub status: LeaseStatus,
     /// Whether the terminal's MAC is also in another site.
     pub shares_mac: bool,
 }
@@ -83,7 +83,7 @@ impl Service {
     /// A site by number. `None` if the site does not exist.
     pub fn site(&self, site: Site) -> Option<SiteView> {
         let (place, group) = self.parameters.group_of(site)?;
-        let standing = self.standing(site)?;
+        let status = self.status(site)?;
         let agent = match group.outside {
             SitesOutside::Public(client) => self.clients.get(client).map(|client| &client.agent),
             SitesOutside::Pool(_) => None,
@@ -93,10 +93,10 @@ impl Service {
             group: place,
             context: self.parameters.context(site, group),
             mac: agent.map(|_| self.parameters.mac(site)),
-            public: Some(standing.public).filter(|public| !public.is_unspecified()),
+            public: Some(status.public).filter(|public| !public.is_unspecified()),
             state: agent.map(|agent| agent.state(site)),
             lease: agent.and_then(|agent| agent.lease(site)),
-            terminals: standing.terminals,
+            terminals: status.terminals,
             shares_mac: self.leases_of(site).any(|lease| lease.shares_mac),
         })
     }
@@ -109,41 +109,42 @@ impl Service {
 
     /// Mapped terminals in the order of site and address, starting at a position.
     pub fn leases(&self, from: (Site, Ipv4Addr)) -> impl Iterator<Item = LeaseView> + '_ {
-        let mapped = self.book.mapped(from);
+        let mapped = self.lease_index.mapped(from);
         mapped.filter_map(|(site, address)| self.lease(self.parameters.group_of(site)?.1.server, address))
     }
 
     /// Unmapped leases in the order of server and address, starting at a position.
     pub fn leases_apart(&self, from: (usize, Ipv4Addr)) -> impl Iterator<Item = LeaseView> + '_ {
-        let apart = self.book.apart(from);
-        apart.filter_map(|(server, address)| self.lease(server, address))
+        let unmapped = self.lease_index.unmapped(from);
+        unmapped.filter_map(|(server, address)| self.lease(server, address))
     }
 
     /// The lease of an address from one server.
     pub fn lease(&self, server: usize, address: Ipv4Addr) -> Option<LeaseView> {
-        let held = self.book.get(server, address)?;
-        let standing = match held.place {
-            Place::Mapped(site) => match self.client_of(site) {
-                Some(_) if self.standing(site)?.public.is_unspecified() => Standing::Waiting,
-                _ => Standing::Active,
+        let assigned = self.lease_index.get(server, address)?;
+        let status = match assigned.place {
+            Assignment::Mapped(site) => match self.client_of(site) {
+                Some(_) if self.status(site)?.public.is_unspecified() => LeaseStatus::Waiting,
+                _ => LeaseStatus::Active,
             },
-            Place::Refused(_, Refusal::Network) => Standing::Network,
-            Place::Refused(_, Refusal::Full) => Standing::Full,
-            Place::Outside => Standing::Outside,
+            Assignment::Refused(_, Refusal::Network) => LeaseStatus::Network,
+            Assignment::Refused(_, Refusal::Full) => LeaseStatus::Full,
+            Assignment::Outside => LeaseStatus::Outside,
         };
         Some(LeaseView {
             server,
-            site: held.place.site(),
-            lease: held.lease.clone(),
-            since: held.since.into(),
-            standing,
-            shares_mac: matches!(held.place, Place::Mapped(_)) && self.book.is_in_several(held.lease.hardware),
+            site: assigned.place.site(),
+            lease: assigned.lease.clone(),
+            since: assigned.since.into(),
+            status,
+            shares_mac: matches!(assigned.place, Assignment::Mapped(_))
+                && self.lease_index.is_in_several(assigned.lease.hardware),
         })
     }
 
     /// Number of mapped terminals, and number of unmapped leases.
     pub fn terminals(&self) -> [usize; 2] {
-        self.book.len()
+        self.lease_index.len()
     }
 
     /// Parameters of the service.

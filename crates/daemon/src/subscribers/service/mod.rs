@@ -3,10 +3,10 @@
 //!
 //! The service is a pure state machine: it reads no clock and opens no socket. The caller passes changes of lease files
 //! to [`Service::change`] and frames from workers to [`Service::frame`], and calls [`Service::poll`] to perform due
-//! work. The results are added to the [`Turn`]: table entries for workers, frames to send, and log messages.
+//! work. The results are added to the [`Environment`]: table entries for workers, frames to send, and log messages.
 
-mod book;
 mod count;
+mod lease_index;
 mod listing;
 mod mapping;
 mod note;
@@ -30,26 +30,26 @@ use super::frame::Datagram;
 use super::message::{CLIENT_PORT, SERVER_PORT};
 use super::relay::{Limits, Rates, Relay};
 use super::{Site, frame};
-use book::Book;
-pub use book::{Acknowledged, Held, Place, Refusal};
 pub use count::{Count, Counts};
-pub use listing::{LeaseView, SiteView, Standing};
+use lease_index::LeaseIndex;
+pub use lease_index::{Acknowledged, AssignedLease, Assignment, Refusal};
+pub use listing::{LeaseStatus, LeaseView, SiteView};
 pub use mapping::Mapping;
+use note::LastNotes;
 pub use note::Note;
-use note::Told;
 pub use parameters::{Finder, Interface, Parameters};
 use public::Client;
 
 const SECOND: Nanoseconds = 1_000_000_000;
 
 /// Maximum number of active terminals that a relay meters individually.
-const MOST_BUSY: usize = 65_536;
+const MAX_ACTIVE_TERMINALS: usize = 65_536;
 
 /// How a frame is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Delivery {
     /// Sent on the interface without changes.
-    AsItIs,
+    Unchanged,
     /// Routed by the interface's router, as an IPv4 packet that the gateway originates.
     Routed,
     /// Delivered to the host stack of the interface's router.
@@ -62,7 +62,7 @@ pub struct Frame {
     /// Number of the interface.
     pub interface: u16,
     /// How the frame is sent.
-    pub way: Way,
+    pub delivery: Delivery,
     /// The complete frame.
     pub bytes: Vec<u8>,
 }
@@ -79,7 +79,7 @@ pub struct Output {
 }
 
 /// Data with which the service is called.
-pub struct Turn<'a> {
+pub struct Environment<'a> {
     /// The current time.
     pub present: Present,
     /// Writer of the tables that workers read.
@@ -90,7 +90,7 @@ pub struct Turn<'a> {
 
 /// State of a site except its terminals.
 #[derive(Clone, Copy, Debug)]
-struct Standings {
+struct SiteStatus {
     /// Number of mapped terminals.
     terminals: u32,
     /// Mapped public address. The unspecified address if no public address is mapped.
@@ -105,7 +105,7 @@ struct Standings {
 
 /// State that a failed service leaves for its replacement: entries in the workers' tables, and public leases.
 #[derive(Debug, Default)]
-pub struct Remains {
+pub struct SavedState {
     /// Terminals that may be mapped.
     pub terminals: BTreeSet<(Site, Ipv4Addr)>,
     /// Public addresses that may be mapped.
@@ -127,23 +127,23 @@ pub struct Service {
     /// For each group, whether its server is in the router's host stack.
     in_host: Vec<bool>,
     clients: Vec<Client>,
-    book: Book,
+    lease_index: LeaseIndex,
     /// State of each site.
-    standings: Vec<Standings>,
+    statuses: Vec<SiteStatus>,
     /// Terminals for which an observed reply indicates a different site than the lease file. Each entry consists of the
     /// deadline for a confirmation by the lease file, the server and the address. The entries are ordered by deadline.
-    doubts: VecDeque<(Nanoseconds, usize, Ipv4Addr)>,
+    unconfirmed: VecDeque<(Nanoseconds, usize, Ipv4Addr)>,
     /// State that a failed service has left.
-    remains: Remains,
+    saved: SavedState,
     counts: Counts,
-    told: Told,
+    last_notes: LastNotes,
     buffer: Vec<u8>,
 }
 
 impl Service {
-    /// Create a service without terminals. The workers' tables are not changed. `remains` is the state that a failed
+    /// Create a service without terminals. The workers' tables are not changed. `saved` is the state that a failed
     /// service has left. The state is kept until [`Service::settle`] is called.
-    pub fn new(parameters: Arc<Parameters>, mut remains: Remains, turn: &mut Turn<'_>) -> Self {
+    pub fn new(parameters: Arc<Parameters>, mut saved: SavedState, environment: &mut Environment<'_>) -> Self {
         let subscribers = &parameters.subscribers;
         let sites = subscribers.sites();
         let of = |rate: sluice_config::schema::Rate| TokenRate::new(rate.rate.into(), rate.burst.into());
@@ -154,11 +154,11 @@ impl Service {
             };
             let groups = subscribers.groups.iter().filter(|group| group.server == place);
             let behind = groups.map(|group| group.first + group.count).max();
-            Relay::new(Limits::default(), rates, behind.unwrap_or(0), MOST_BUSY)
+            Relay::new(Limits::default(), rates, behind.unwrap_or(0), MAX_ACTIVE_TERMINALS)
         });
         let clients = (0..).zip(&subscribers.public);
-        let clients = clients.map(|(place, client)| Client::new(&parameters, place, client, turn.present.now));
-        let standing = Standings {
+        let clients = clients.map(|(place, client)| Client::new(&parameters, place, client, environment.present.now));
+        let status = SiteStatus {
             terminals: 0,
             public: Ipv4Addr::UNSPECIFIED,
             announcing: false,
@@ -170,20 +170,20 @@ impl Service {
             answering: HashMap::new(),
             in_host: Vec::new(),
             clients: clients.collect(),
-            book: Book::new(subscribers.servers.len()),
-            standings: vec![standing; sites as usize],
-            doubts: VecDeque::new(),
-            counts: std::mem::take(&mut remains.counts),
-            told: Told::default(),
+            lease_index: LeaseIndex::new(subscribers.servers.len()),
+            statuses: vec![status; sites as usize],
+            unconfirmed: VecDeque::new(),
+            counts: std::mem::take(&mut saved.counts),
+            last_notes: LastNotes::default(),
             buffer: Vec::new(),
-            remains,
+            saved,
             parameters: parameters.clone(),
         };
         service.follow(parameters);
-        for (client, leases) in std::mem::take(&mut service.remains.leases).into_iter().enumerate() {
+        for (client, leases) in std::mem::take(&mut service.saved.leases).into_iter().enumerate() {
             service.restore(client, leases);
         }
-        service.set_sites(turn);
+        service.set_sites(environment);
         service
     }
 
@@ -204,20 +204,24 @@ impl Service {
     }
 
     /// Write the virtual MAC or the pool of each site.
-    fn set_sites(&mut self, turn: &mut Turn<'_>) {
+    fn set_sites(&mut self, environment: &mut Environment<'_>) {
         let parameters = self.parameters.clone();
         for group in &parameters.subscribers.groups {
             for site in group.first..group.first + group.count {
                 let set = match group.outside {
-                    SitesOutside::Public(_) => turn.mapping.set_site(site, Some(parameters.mac(Site(site))), None),
+                    SitesOutside::Public(_) => {
+                        environment
+                            .mapping
+                            .set_site(site, Some(parameters.mac(Site(site))), None)
+                    }
                     SitesOutside::Pool(pool) => {
                         let pool = parameters.pools.get(usize::from(pool)).copied();
-                        turn.mapping.set_site(site, None, pool)
+                        environment.mapping.set_site(site, None, pool)
                     }
                 };
                 if let Err(taken) = set {
                     let (site, other) = (Site(site), Site(taken.0));
-                    self.tell(Count::PublicRefused, Note::MacTwice { site, other }, turn);
+                    self.report(Count::PublicRefused, Note::MacTwice { site, other }, environment);
                 }
             }
         }
@@ -238,18 +242,18 @@ impl Service {
     }
 
     /// State that the service leaves for its replacement.
-    pub fn remains(&self) -> Remains {
+    pub fn saved(&self) -> SavedState {
         let none = (Site(0), Ipv4Addr::UNSPECIFIED);
-        let mut terminals = self.remains.terminals.clone();
-        terminals.extend(self.book.mapped(none));
-        let mut publics = self.remains.publics.clone();
-        let standings = (0..).map(Site).zip(&self.standings);
+        let mut terminals = self.saved.terminals.clone();
+        terminals.extend(self.lease_index.mapped(none));
+        let mut publics = self.saved.publics.clone();
+        let statuses = (0..).map(Site).zip(&self.statuses);
         publics.extend(
-            standings
-                .filter(|(_, standing)| !standing.public.is_unspecified())
-                .map(|(site, standing)| (site, standing.public)),
+            statuses
+                .filter(|(_, status)| !status.public.is_unspecified())
+                .map(|(site, status)| (site, status.public)),
         );
-        Remains {
+        SavedState {
             terminals,
             publics,
             leases: (0..self.clients.len())
@@ -261,55 +265,55 @@ impl Service {
 
     /// Remove mappings of a failed service that were not renewed. Must be called after all lease files have been read
     /// completely.
-    pub fn settle(&mut self, turn: &mut Turn<'_>) {
+    pub fn settle(&mut self, environment: &mut Environment<'_>) {
         let parameters = self.parameters.clone();
-        for (site, address) in std::mem::take(&mut self.remains.terminals) {
+        for (site, address) in std::mem::take(&mut self.saved.terminals) {
             if let Some((_, group)) = parameters.group_of(site) {
                 let context = parameters.context(site, group);
-                turn.mapping.remove_terminal(context, address.to_bits());
+                environment.mapping.remove_terminal(context, address.to_bits());
             }
         }
-        for site in self.remains.publics.keys().copied().collect::<Vec<_>>() {
-            self.set_public(site, None, turn);
+        for site in self.saved.publics.keys().copied().collect::<Vec<_>>() {
+            self.set_public(site, None, environment);
         }
-        self.remains.publics.clear();
-        self.fill(usize::MAX, turn);
+        self.saved.publics.clear();
+        self.fill(usize::MAX, environment);
     }
 
     /// Process a complete frame that a worker received on an interface.
-    pub fn frame(&mut self, interface: u16, bytes: &[u8], turn: &mut Turn<'_>) {
+    pub fn frame(&mut self, interface: u16, bytes: &[u8], environment: &mut Environment<'_>) {
         let mut buffer = std::mem::take(&mut self.buffer);
         let (tags, plain) = frame::plain(bytes, &mut buffer);
-        let heard = match Ethernet::new(plain).map(|link| link.ethertype()) {
-            Some(ethertype::ARP) => self.hear_arp(interface, plain, turn),
+        let result = match Ethernet::new(plain).map(|link| link.ethertype()) {
+            Some(ethertype::ARP) => self.receive_arp(interface, plain, environment),
             Some(ethertype::IPV4) => match Datagram::of(plain) {
                 Some(datagram) if datagram.destination.port() == CLIENT_PORT => {
-                    self.hear_server(interface, &datagram, turn.present.now)
+                    self.receive_server(interface, &datagram, environment.present.now)
                 }
                 Some(datagram) if datagram.destination.port() == SERVER_PORT => {
-                    self.hear_relay(interface, tags.numbers(), &datagram, turn)
+                    self.receive_relay(interface, tags.numbers(), &datagram, environment)
                 }
                 Some(_) => Err(Count::FrameOther),
                 None => Err(Count::FrameUnread),
             },
             _ => Err(Count::FrameUnread),
         };
-        if let Err(count) = heard {
+        if let Err(count) = result {
             self.counts.add(count);
         }
         self.buffer = buffer;
     }
 
     /// Perform due work. Returns the latest time of the next call. `None` if no timer is pending.
-    pub fn poll(&mut self, turn: &mut Turn<'_>) -> Option<Nanoseconds> {
+    pub fn poll(&mut self, environment: &mut Environment<'_>) -> Option<Nanoseconds> {
         let mut next = None;
         for client in 0..self.clients.len() {
-            let due = self.poll_client(client, turn);
+            let due = self.poll_client(client, environment);
             next = [next, due].into_iter().flatten().min();
         }
-        self.resolve_doubts(turn);
-        let doubt = self.doubts.front().map(|(due, ..)| *due);
-        [next, doubt].into_iter().flatten().min()
+        self.resolve_unconfirmed(environment);
+        let unconfirmed_due = self.unconfirmed.front().map(|(due, ..)| *due);
+        [next, unconfirmed_due].into_iter().flatten().min()
     }
 
     /// Count events that occurred outside of the service.
@@ -318,19 +322,19 @@ impl Service {
     }
 
     /// Count an event. Events of one kind are logged at most once per second.
-    fn tell(&mut self, count: Count, note: Note, turn: &mut Turn<'_>) {
+    fn report(&mut self, count: Count, note: Note, environment: &mut Environment<'_>) {
         self.counts.add(count);
-        if self.told.is_news(count, turn.present.now) {
-            turn.out.notes.push(note);
+        if self.last_notes.should_report(count, environment.present.now) {
+            environment.out.notes.push(note);
         }
     }
 
-    fn standing_mut(&mut self, site: Site) -> Option<&mut Standings> {
-        self.standings.get_mut(site.0 as usize)
+    fn status_mut(&mut self, site: Site) -> Option<&mut SiteStatus> {
+        self.statuses.get_mut(site.0 as usize)
     }
 
-    fn standing(&self, site: Site) -> Option<&Standings> {
-        self.standings.get(site.0 as usize)
+    fn status(&self, site: Site) -> Option<&SiteStatus> {
+        self.statuses.get(site.0 as usize)
     }
 }
 

@@ -138,11 +138,7 @@ impl Note {
                 )
             }
             Self::MacTwice { site, other } => {
-                format!(
-                    "sites {} and {} have the same virtual MAC address",
-                    name(*other),
-                    name(*site)
-                )
+                format!("sites {} and {} have the same virtual MAC", name(*other), name(*site))
             }
             Self::Refused(error) => error.to_string(),
             Self::Taken { site, other, address } => {
@@ -177,12 +173,12 @@ impl Note {
 
 /// Time of the last message of each kind.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct LastNotes {
     counts: [Option<u64>; Count::ALL.len()],
     flood: Option<u64>,
 }
 
-impl Default for Told {
+impl Default for LastNotes {
     fn default() -> Self {
         Self {
             counts: [None; Count::ALL.len()],
@@ -191,17 +187,17 @@ impl Default for Told {
     }
 }
 
-impl Told {
+impl LastNotes {
     const PAUSE: u64 = 1_000_000_000;
 
     /// Whether a counted event must be logged. `now` is the time in nanoseconds.
-    pub fn is_news(&mut self, count: Count, now: u64) -> bool {
+    pub fn should_report(&mut self, count: Count, now: u64) -> bool {
         let last = self.counts.get_mut(count as usize);
         last.is_some_and(|last| Self::pass(last, now))
     }
 
     /// Whether an exceeded rate must be logged. `now` is the time in nanoseconds.
-    pub fn is_flood_news(&mut self, now: u64) -> bool {
+    pub fn should_report_flood(&mut self, now: u64) -> bool {
         Self::pass(&mut self.flood, now)
     }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use sluice_nat::sites::{Terminal, TerminalsFull};
 use sluice_wire::Mac;
 
-use super::book::{Acknowledged, Held, Place, Refusal};
-use super::{Count, Note, SECOND, Service, Turn};
+use super::lease_index::{Acknowledged, AssignedLease, Assignment, Refusal};
+use super::{Count, Environment, Note, SECOND, Service};
 use crate::subscribers::Site;
 use crate::subscribers::leases::{Change, Lease};
 
@@ -16,35 +16,35 @@ use crate::subscribers::leases::{Change, Lease};
 const PATIENCE: u64 = 2 * SECOND;
 
 /// Maximum number of observed replies that wait for confirmation. Further replies are not checked again.
-const MOST_DOUBTS: usize = 65_536;
+const MAX_UNCONFIRMED: usize = 65_536;
 
 impl Service {
     /// Apply a change of a server's lease file.
-    pub fn change(&mut self, server: usize, change: &Change, turn: &mut Turn<'_>) {
+    pub fn change(&mut self, server: usize, change: &Change, environment: &mut Environment<'_>) {
         match change {
             Change::Gained(lease) | Change::Renewed(lease) | Change::Changed { now: lease, .. } => {
-                self.hold(server, lease.clone(), turn);
+                self.hold(server, lease.clone(), environment);
             }
-            Change::Lost { was, .. } => self.lose(server, was.address, turn),
+            Change::Lost { was, .. } => self.lose(server, was.address, environment),
         }
     }
 
     /// Add or update a lease.
-    fn hold(&mut self, server: usize, lease: Arc<Lease>, turn: &mut Turn<'_>) {
+    fn hold(&mut self, server: usize, lease: Arc<Lease>, environment: &mut Environment<'_>) {
         let (address, hardware) = (lease.address, lease.hardware);
-        let before = self.book.get(server, address);
-        let before = before.filter(|held| held.lease.hardware == hardware);
+        let before = self.lease_index.get(server, address);
+        let before = before.filter(|assigned| assigned.lease.hardware == hardware);
         // If the file repeats relay information that an observed reply has contradicted, the information is not new.
-        let repeated = before.is_some_and(|held| held.lease.relay == lease.relay);
-        let earlier = before.and_then(|held| held.place.site());
-        let answered = before.and_then(|held| held.acknowledged);
-        let answered = self.book.recall(server, address, hardware).or(answered);
+        let repeated = before.is_some_and(|assigned| assigned.lease.relay == lease.relay);
+        let earlier = before.and_then(|assigned| assigned.place.site());
+        let answered = before.and_then(|assigned| assigned.acknowledged);
+        let answered = self.lease_index.take_pending(server, address, hardware).or(answered);
         let named = self.named(server, &lease);
         let (site, acknowledged) = match (named, answered) {
             (Some(named), Some(answered)) if named == answered.site => (Some(named), Some(answered)),
             (Some(_), Some(answered)) if repeated => (Some(answered.site), Some(answered)),
             (Some(named), Some(answered)) => {
-                self.tell_mismatch(named, answered.site, &lease, turn);
+                self.report_mismatch(named, answered.site, &lease, environment);
                 match lease.renewed > u64::from(answered.unix) {
                     true => (Some(named), None),
                     false => (Some(answered.site), Some(answered)),
@@ -56,14 +56,14 @@ impl Service {
             (None, None) if lease.relay.is_some() => (None, None),
             (None, None) => (earlier.or_else(|| self.by_prefix(server, address)), None),
         };
-        self.place(server, lease, site, acknowledged, turn);
+        self.place(server, lease, site, acknowledged, environment);
     }
 
     /// Remove a lease.
-    fn lose(&mut self, server: usize, address: Ipv4Addr, turn: &mut Turn<'_>) {
-        if let Some(held) = self.book.take(server, address) {
-            let vacated = self.unmap(&held, turn);
-            self.fill(usize::from(vacated), turn);
+    fn lose(&mut self, server: usize, address: Ipv4Addr, environment: &mut Environment<'_>) {
+        if let Some(assigned) = self.lease_index.take(server, address) {
+            let vacated = self.unmap(&assigned, environment);
+            self.fill(usize::from(vacated), environment);
         }
     }
 
@@ -88,75 +88,79 @@ impl Service {
         lease: Arc<Lease>,
         site: Option<Site>,
         acknowledged: Option<Acknowledged>,
-        turn: &mut Turn<'_>,
+        environment: &mut Environment<'_>,
     ) {
         let address = lease.address;
-        let kept = self.book.get(server, address);
-        let kept = kept.filter(|held| held.lease.hardware == lease.hardware);
-        let kept = kept.map(|held| (held.place, held.since));
+        let previous = self.lease_index.get(server, address);
+        let previous = previous.filter(|assigned| assigned.lease.hardware == lease.hardware);
+        let previous = previous.map(|assigned| (assigned.place, assigned.since));
         let place = match site {
             None => {
-                if kept.is_none_or(|(place, _)| place != Place::Outside) {
+                if previous.is_none_or(|(place, _)| place != Assignment::Outside) {
                     let circuit = lease.relay.as_ref().map(|relay| relay.circuit.clone());
-                    self.tell(Count::TerminalOutside, Note::Outside { address, circuit }, turn);
+                    self.report(Count::TerminalOutside, Note::Outside { address, circuit }, environment);
                 }
-                Place::Outside
+                Assignment::Outside
             }
             Some(site) if !self.allows(site, address) => {
-                let place = Place::Refused(site, Refusal::Network);
-                if kept.is_none_or(|(before, _)| before != place) {
-                    self.tell(Count::TerminalNetwork, Note::Network { site, address }, turn);
+                let place = Assignment::Refused(site, Refusal::Network);
+                if previous.is_none_or(|(before, _)| before != place) {
+                    self.report(Count::TerminalNetwork, Note::Network { site, address }, environment);
                 }
                 place
             }
-            Some(site) => Place::Mapped(site),
+            Some(site) => Assignment::Mapped(site),
         };
         // The state of a lease that waits for capacity does not change.
-        let waits = Place::Refused(site.unwrap_or(Site(0)), Refusal::Full);
-        let stays = |before: Place| before == place || (before == waits && place.site() == before.site());
-        if kept.is_some_and(|(before, _)| stays(before)) {
-            return self.book.renew(server, lease, acknowledged);
+        let waits = Assignment::Refused(site.unwrap_or(Site(0)), Refusal::Full);
+        let stays = |before: Assignment| before == place || (before == waits && place.site() == before.site());
+        if previous.is_some_and(|(before, _)| stays(before)) {
+            return self.lease_index.renew(server, lease, acknowledged);
         }
-        let since = match kept {
+        let since = match previous {
             Some((before, since)) if before.site() == place.site() => since,
-            _ => unix(turn),
+            _ => unix(environment),
         };
-        let before = self.book.take(server, address);
-        let vacated = match (before.map(|held| (held.place, held)), place) {
+        let before = self.lease_index.take(server, address);
+        let vacated = match (before.map(|assigned| (assigned.place, assigned)), place) {
             // If a terminal of the same site has a new MAC, the mapping is changed in one step, so that the site keeps
             // its public address.
-            (Some((Place::Mapped(was), _)), Place::Mapped(is)) if was == is => {
+            (Some((Assignment::Mapped(was), _)), Assignment::Mapped(is)) if was == is => {
                 self.count_terminals(is, -1);
                 false
             }
-            (Some((_, held)), _) => self.unmap(&held, turn),
+            (Some((_, assigned)), _) => self.unmap(&assigned, environment),
             (None, _) => false,
         };
         let place = match place {
-            Place::Mapped(site) => match self.map(site, &lease, turn) {
+            Assignment::Mapped(site) => match self.map(site, &lease, environment) {
                 Err(TerminalsFull) => {
-                    self.tell(Count::TerminalFull, Note::Full { site, address }, turn);
-                    Place::Refused(site, Refusal::Full)
+                    self.report(Count::TerminalFull, Note::Full { site, address }, environment);
+                    Assignment::Refused(site, Refusal::Full)
                 }
                 Ok(()) => place,
             },
             place => place,
         };
-        let held = Held {
+        let assigned = AssignedLease {
             lease,
             place,
             acknowledged,
             since,
         };
-        self.keep(server, held, turn);
-        self.fill(usize::from(vacated), turn);
+        self.keep(server, assigned, environment);
+        self.fill(usize::from(vacated), environment);
     }
 
     /// Store a lease.
-    fn keep(&mut self, server: usize, held: Held, turn: &mut Turn<'_>) {
-        let site = held.place.site();
-        if let (Some(hardware), Some(site)) = (self.book.put(server, held), site) {
-            self.tell(Count::MacInTwoSites, Note::MacInTwoSites { hardware, site }, turn);
+    fn keep(&mut self, server: usize, assigned: AssignedLease, environment: &mut Environment<'_>) {
+        let site = assigned.place.site();
+        if let (Some(hardware), Some(site)) = (self.lease_index.put(server, assigned), site) {
+            self.report(
+                Count::MacInTwoSites,
+                Note::MacInTwoSites { hardware, site },
+                environment,
+            );
         }
     }
 
@@ -166,10 +170,10 @@ impl Service {
     }
 
     /// Map a terminal. If the terminal is the first one of its site, a public address is acquired for the site.
-    fn map(&mut self, site: Site, lease: &Lease, turn: &mut Turn<'_>) -> Result<(), TerminalsFull> {
+    fn map(&mut self, site: Site, lease: &Lease, environment: &mut Environment<'_>) -> Result<(), TerminalsFull> {
         let parameters = self.parameters.clone();
         let (_, group) = parameters.group_of(site).ok_or(TerminalsFull)?;
-        self.remains.terminals.remove(&(site, lease.address));
+        self.saved.terminals.remove(&(site, lease.address));
         let terminal = Terminal {
             context: parameters.context(site, group),
             address: lease.address.to_bits(),
@@ -177,14 +181,14 @@ impl Service {
             interface: group.interface,
             tags: parameters.tags(site),
         };
-        let added = turn.mapping.add_terminal(&terminal);
+        let added = environment.mapping.add_terminal(&terminal);
         if added.is_ok() {
             self.count_terminals(site, 1);
         }
         match (added, self.terminals_of(site)) {
-            (Ok(()), 1) => self.want(site, turn),
+            (Ok(()), 1) => self.want(site, environment),
             // The site's only terminal had a different MAC before, and the mapping of that MAC has been removed.
-            (Err(TerminalsFull), 0) => self.part(site, turn),
+            (Err(TerminalsFull), 0) => self.part(site, environment),
             _ => {}
         }
         added
@@ -192,47 +196,51 @@ impl Service {
 
     /// Unmap a terminal. If the terminal was the last one of its site, the public address is released after the hold
     /// time. Returns whether the lease was mapped.
-    fn unmap(&mut self, held: &Held, turn: &mut Turn<'_>) -> bool {
+    fn unmap(&mut self, assigned: &AssignedLease, environment: &mut Environment<'_>) -> bool {
         let parameters = self.parameters.clone();
-        let Place::Mapped(site) = held.place else { return false };
+        let Assignment::Mapped(site) = assigned.place else {
+            return false;
+        };
         let Some((_, group)) = parameters.group_of(site) else {
             return false;
         };
         let context = parameters.context(site, group);
-        turn.mapping.remove_terminal(context, held.lease.address.to_bits());
+        environment
+            .mapping
+            .remove_terminal(context, assigned.lease.address.to_bits());
         self.count_terminals(site, -1);
         if self.terminals_of(site) == 0 {
-            self.part(site, turn);
+            self.part(site, environment);
         }
         true
     }
 
     fn terminals_of(&self, site: Site) -> u32 {
-        self.standing(site).map_or(0, |standing| standing.terminals)
+        self.status(site).map_or(0, |status| status.terminals)
     }
 
     fn count_terminals(&mut self, site: Site, more: i32) {
-        if let Some(standing) = self.standing_mut(site) {
-            standing.terminals = standing.terminals.saturating_add_signed(more);
+        if let Some(status) = self.status_mut(site) {
+            status.terminals = status.terminals.saturating_add_signed(more);
         }
     }
 
-    /// Map up to `most` leases that wait for capacity.
-    pub(super) fn fill(&mut self, most: usize, turn: &mut Turn<'_>) {
-        for _ in 0..most {
-            let Some((server, address)) = self.book.waiting() else {
+    /// Map up to `max` leases that wait for capacity.
+    pub(super) fn fill(&mut self, max: usize, environment: &mut Environment<'_>) {
+        for _ in 0..max {
+            let Some((server, address)) = self.lease_index.waiting() else {
                 break;
             };
-            let Some(held) = self.book.get(server, address) else {
+            let Some(assigned) = self.lease_index.get(server, address) else {
                 break;
             };
-            let (lease, site) = (held.lease.clone(), held.place.site());
-            let Some(site) = site.filter(|site| self.map(*site, &lease, turn).is_ok()) else {
+            let (lease, site) = (assigned.lease.clone(), assigned.place.site());
+            let Some(site) = site.filter(|site| self.map(*site, &lease, environment).is_ok()) else {
                 break;
             };
-            if let Some(held) = self.book.take(server, address) {
-                let place = Place::Mapped(site);
-                self.keep(server, Held { place, ..held }, turn);
+            if let Some(assigned) = self.lease_index.take(server, address) {
+                let place = Assignment::Mapped(site);
+                self.keep(server, AssignedLease { place, ..assigned }, environment);
             }
         }
     }
@@ -244,47 +252,50 @@ impl Service {
         address: Ipv4Addr,
         hardware: Mac,
         site: Site,
-        turn: &mut Turn<'_>,
+        environment: &mut Environment<'_>,
     ) {
-        let acknowledged = Acknowledged { site, unix: unix(turn) };
-        let held = self
-            .book
-            .get(server, address)
-            .filter(|held| held.lease.hardware == hardware);
-        let Some(held) = held else {
-            return self.book.hear(server, address, hardware, acknowledged);
+        let acknowledged = Acknowledged {
+            site,
+            unix: unix(environment),
         };
-        if held.place.site() == Some(site) {
-            return self.book.acknowledge(server, address, acknowledged);
+        let assigned = self
+            .lease_index
+            .get(server, address)
+            .filter(|assigned| assigned.lease.hardware == hardware);
+        let Some(assigned) = assigned else {
+            return self.lease_index.add_pending(server, address, hardware, acknowledged);
+        };
+        if assigned.place.site() == Some(site) {
+            return self.lease_index.acknowledge(server, address, acknowledged);
         }
-        let lease = held.lease.clone();
+        let lease = assigned.lease.clone();
         let contradicted = self.named(server, &lease).is_some_and(|named| named != site);
-        if contradicted && self.doubts.len() < MOST_DOUBTS {
-            let due = turn.present.now.saturating_add(PATIENCE);
-            self.doubts.push_back((due, server, address));
+        if contradicted && self.unconfirmed.len() < MAX_UNCONFIRMED {
+            let due = environment.present.now.saturating_add(PATIENCE);
+            self.unconfirmed.push_back((due, server, address));
         }
-        self.place(server, lease, Some(site), Some(acknowledged), turn);
+        self.place(server, lease, Some(site), Some(acknowledged), environment);
     }
 
     /// Check the terminals for which the lease file has not confirmed an observed reply in time.
-    pub(super) fn resolve_doubts(&mut self, turn: &mut Turn<'_>) {
-        while let Some(&(due, server, address)) = self.doubts.front()
-            && due <= turn.present.now
+    pub(super) fn resolve_unconfirmed(&mut self, environment: &mut Environment<'_>) {
+        while let Some(&(due, server, address)) = self.unconfirmed.front()
+            && due <= environment.present.now
         {
-            self.doubts.pop_front();
-            let Some(held) = self.book.get(server, address) else {
+            self.unconfirmed.pop_front();
+            let Some(assigned) = self.lease_index.get(server, address) else {
                 continue;
             };
-            let (lease, answered) = (held.lease.clone(), held.acknowledged);
+            let (lease, answered) = (assigned.lease.clone(), assigned.acknowledged);
             if let (Some(named), Some(answered)) = (self.named(server, &lease), answered)
                 && named != answered.site
             {
-                self.tell_mismatch(named, answered.site, &lease, turn);
+                self.report_mismatch(named, answered.site, &lease, environment);
             }
         }
     }
 
-    fn tell_mismatch(&mut self, file: Site, answer: Site, lease: &Lease, turn: &mut Turn<'_>) {
+    fn report_mismatch(&mut self, file: Site, answer: Site, lease: &Lease, environment: &mut Environment<'_>) {
         let (address, hardware) = (lease.address, lease.hardware);
         let note = Note::Mismatch {
             address,
@@ -292,10 +303,10 @@ impl Service {
             file,
             answer,
         };
-        self.tell(Count::TerminalMismatch, note, turn);
+        self.report(Count::TerminalMismatch, note, environment);
     }
 }
 
-fn unix(turn: &Turn<'_>) -> u32 {
-    u32::try_from(turn.present.unix).unwrap_or(u32::MAX)
+fn unix(environment: &Environment<'_>) -> u32 {
+    u32::try_from(environment.present.unix).unwrap_or(u32::MAX)
 }

@@ -10,7 +10,7 @@ use sluice_wire::Mac;
 use sluice_wire::arp::Arp;
 use sluice_wire::ethernet::{self, BROADCAST, is_group};
 
-use super::{Count, Frame, Note, Parameters, SECOND, Service, Turn, Way};
+use super::{Count, Delivery, Environment, Frame, Note, Parameters, SECOND, Service};
 use crate::subscribers::Site;
 use crate::subscribers::agent::{Agent, Destination, Event, Identifier, Nanoseconds, Output, Settings, Transmit};
 use crate::subscribers::frame::{Datagram, announcement, probe};
@@ -24,10 +24,10 @@ const PROBED: Nanoseconds = 2 * SECOND;
 const PAUSE: Nanoseconds = 10 * SECOND;
 
 /// Maximum number of servers whose MACs are stored.
-const MOST_WAYS: usize = 256;
+const MAX_SERVER_MACS: usize = 256;
 
 /// Maximum number of delayed announcements that are sent without an interval between them.
-const LATE: Nanoseconds = 16;
+const MAX_DELAYED: Nanoseconds = 16;
 
 /// The DHCP client on an interface.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub struct Client {
     interface: u16,
     /// Source MAC of the last acknowledgement from each server. The MAC belongs to the server, or to the router towards
     /// the server.
-    ways: HashMap<Ipv4Addr, Mac>,
+    server_macs: HashMap<Ipv4Addr, Mac>,
     /// Sites whose addresses must be announced.
     announcing: VecDeque<Site>,
     /// Earliest time of the next announcement, and interval between two announcements.
@@ -71,7 +71,7 @@ impl Client {
         Self {
             agent: Agent::new(settings, now),
             interface: client.interface,
-            ways: HashMap::new(),
+            server_macs: HashMap::new(),
             announcing: VecDeque::new(),
             next: now,
             between: SECOND / u64::from(client.rate.max(1)),
@@ -84,7 +84,9 @@ impl Client {
             Destination::Broadcast => (BROADCAST, Ipv4Addr::BROADCAST),
             // The MAC of a server is unknown until its first acknowledgement. Before this acknowledgement, frames to
             // the server are broadcast.
-            Destination::Unicast { address, .. } => (self.ways.get(&address).copied().unwrap_or(BROADCAST), address),
+            Destination::Unicast { address, .. } => {
+                (self.server_macs.get(&address).copied().unwrap_or(BROADCAST), address)
+            }
         };
         let datagram = Datagram {
             source_mac: transmit.source_mac,
@@ -99,7 +101,7 @@ impl Client {
     fn as_it_is(&self, bytes: Vec<u8>) -> Frame {
         Frame {
             interface: self.interface,
-            way: Way::AsItIs,
+            delivery: Delivery::Unchanged,
             bytes,
         }
     }
@@ -107,23 +109,23 @@ impl Client {
 
 impl Service {
     /// Acquire a public address for a site that has its first terminal.
-    pub(super) fn want(&mut self, site: Site, turn: &mut Turn<'_>) {
+    pub(super) fn want(&mut self, site: Site, environment: &mut Environment<'_>) {
         let parameters = self.parameters.clone();
         let Some(client) = self.client_of(site) else { return };
         let wanted = match self.clients.get_mut(client) {
-            Some(client) => client.agent.want(site, parameters.mac(site), turn.present.now),
+            Some(client) => client.agent.want(site, parameters.mac(site), environment.present.now),
             None => return,
         };
         if let Err(error) = wanted {
-            self.tell(Count::PublicRefused, Note::Refused(error), turn);
+            self.report(Count::PublicRefused, Note::Refused(error), environment);
         }
     }
 
     /// Release the public address of a site that has lost its last terminal.
-    pub(super) fn part(&mut self, site: Site, turn: &mut Turn<'_>) {
+    pub(super) fn part(&mut self, site: Site, environment: &mut Environment<'_>) {
         let client = self.client_of(site);
         if let Some(client) = client.and_then(|client| self.clients.get_mut(client)) {
-            client.agent.release(site, turn.present.now);
+            client.agent.release(site, environment.present.now);
         }
     }
 
@@ -141,7 +143,7 @@ impl Service {
     }
 
     /// Process a server's message that was received on a public interface.
-    pub(super) fn hear_server(
+    pub(super) fn receive_server(
         &mut self,
         interface: u16,
         datagram: &Datagram<'_>,
@@ -154,16 +156,21 @@ impl Service {
         // The sender of an acknowledgement is the server that the message states, or the router towards this server.
         let taken = client.agent.counters().acknowledgements != before && !is_group(datagram.source_mac);
         if taken && let Some(server) = Reply::read(datagram.payload).ok().and_then(|reply| reply.server) {
-            if client.ways.len() >= MOST_WAYS && !client.ways.contains_key(&server) {
-                client.ways.clear();
+            if client.server_macs.len() >= MAX_SERVER_MACS && !client.server_macs.contains_key(&server) {
+                client.server_macs.clear();
             }
-            client.ways.insert(server, datagram.source_mac);
+            client.server_macs.insert(server, datagram.source_mac);
         }
         Ok(())
     }
 
     /// Process an ARP message that was received on a public interface.
-    pub(super) fn hear_arp(&mut self, interface: u16, frame: &[u8], turn: &mut Turn<'_>) -> Result<(), Count> {
+    pub(super) fn receive_arp(
+        &mut self,
+        interface: u16,
+        frame: &[u8],
+        environment: &mut Environment<'_>,
+    ) -> Result<(), Count> {
         let body = frame.get(ethernet::LENGTH..).and_then(Arp::new);
         let message = body.filter(|arp| arp.is_ipv4_over_ethernet());
         let message = message.ok_or(Count::FrameUnread)?;
@@ -174,16 +181,16 @@ impl Service {
         if hardware == self.parameters.mac(site) {
             return Err(Count::FrameOther);
         }
-        let now = turn.present.now;
-        let standing = self.standing_mut(site).ok_or(Count::FrameOther)?;
-        let probed = now < standing.probed;
-        let lately = standing
+        let now = environment.present.now;
+        let status = self.status_mut(site).ok_or(Count::FrameOther)?;
+        let probed = now < status.probed;
+        let lately = status
             .claimed
             .is_some_and(|claimed| now.saturating_sub(claimed) < PAUSE);
         if lately && !probed {
             return Err(Count::PublicClaim);
         }
-        (standing.claimed, standing.probed) = (Some(now), 0);
+        (status.claimed, status.probed) = (Some(now), 0);
         if let Some(client) = self.clients.get_mut(place) {
             client.agent.conflict(site, now);
         }
@@ -192,33 +199,33 @@ impl Service {
             address,
             hardware,
         };
-        self.tell(Count::PublicConflict, note, turn);
+        self.report(Count::PublicConflict, note, environment);
         Ok(())
     }
 
     /// Perform due work of a client. Returns the time of the next call.
-    pub(super) fn poll_client(&mut self, place: usize, turn: &mut Turn<'_>) -> Option<Nanoseconds> {
+    pub(super) fn poll_client(&mut self, place: usize, environment: &mut Environment<'_>) -> Option<Nanoseconds> {
         let mut output = Output::default();
         let client = self.clients.get_mut(place)?;
-        let due = client.agent.poll(turn.present.now, &mut output);
+        let due = client.agent.poll(environment.present.now, &mut output);
         let frames = output.transmits.iter().filter_map(|transmit| client.frame(transmit));
-        turn.out.frames.extend(frames);
+        environment.out.frames.extend(frames);
         for event in output.events {
             match event {
                 Event::Bound(site, lease) | Event::Renewed(site, lease) | Event::Changed { site, lease, .. } => {
-                    self.set_public(site, Some(lease.address), turn);
+                    self.set_public(site, Some(lease.address), environment);
                 }
-                Event::Lost { site, .. } => self.set_public(site, None, turn),
+                Event::Lost { site, .. } => self.set_public(site, None, environment),
                 Event::Fault { .. } | Event::Servers(_) => {}
             }
-            turn.out.events.push((place, event));
+            environment.out.events.push((place, event));
         }
-        let announced = self.announce(place, turn);
+        let announced = self.announce(place, environment);
         [due, announced].into_iter().flatten().min()
     }
 
     /// Set or remove the public address of a site.
-    pub(super) fn set_public(&mut self, site: Site, address: Option<Ipv4Addr>, turn: &mut Turn<'_>) {
+    pub(super) fn set_public(&mut self, site: Site, address: Option<Ipv4Addr>, environment: &mut Environment<'_>) {
         let parameters = self.parameters.clone();
         let Some((_, group)) = parameters.group_of(site) else {
             return;
@@ -230,33 +237,33 @@ impl Service {
         let router = client.and_then(|client| parameters.router_of(client.interface));
         let router = router.unwrap_or(group.router);
         let wanted = address.unwrap_or(Ipv4Addr::UNSPECIFIED);
-        let Some(standing) = self.standings.get_mut(site.0 as usize) else {
+        let Some(status) = self.statuses.get_mut(site.0 as usize) else {
             return;
         };
-        let left = self.remains.publics.remove(&site);
-        if standing.public == wanted && left.is_none() {
+        let mapped_before = self.saved.publics.remove(&site);
+        if status.public == wanted && mapped_before.is_none() {
             return;
         }
         let bits = address.map(Ipv4Addr::to_bits);
-        let mut set = turn.mapping.set_public(site.0, router, bits);
+        let mut set = environment.mapping.set_public(site.0, router, bits);
         // The failed service has left an obsolete mapping of the address to another site in the workers' table.
         if let Err(taken) = set
-            && self.remains.publics.remove(&Site(taken.0)).is_some()
+            && self.saved.publics.remove(&Site(taken.0)).is_some()
         {
-            let _ = turn.mapping.set_public(taken.0, router, None);
-            set = turn.mapping.set_public(site.0, router, bits);
+            let _ = environment.mapping.set_public(taken.0, router, None);
+            set = environment.mapping.set_public(site.0, router, bits);
         }
-        standing.public = if set.is_ok() { wanted } else { Ipv4Addr::UNSPECIFIED };
+        status.public = if set.is_ok() { wanted } else { Ipv4Addr::UNSPECIFIED };
         match (set, address) {
             (Ok(()), Some(_)) => {
-                let queued = std::mem::replace(&mut standing.announcing, true);
+                let queued = std::mem::replace(&mut status.announcing, true);
                 if let Some(client) = self.clients.get_mut(place).filter(|_| !queued) {
                     client.announcing.push_back(site);
                 }
             }
             (Err(taken), Some(address)) => {
                 let other = Site(taken.0);
-                self.tell(Count::PublicTaken, Note::Taken { site, other, address }, turn);
+                self.report(Count::PublicTaken, Note::Taken { site, other, address }, environment);
             }
             _ => {}
         }
@@ -264,25 +271,26 @@ impl Service {
 
     /// Send an ARP probe and an announcement for each newly mapped address, limited to the client's message rate.
     /// Returns the time of the next call.
-    fn announce(&mut self, place: usize, turn: &mut Turn<'_>) -> Option<Nanoseconds> {
-        let now = turn.present.now;
+    fn announce(&mut self, place: usize, environment: &mut Environment<'_>) -> Option<Nanoseconds> {
+        let now = environment.present.now;
         let client = self.clients.get_mut(place)?;
-        client.next = client.next.max(now.saturating_sub(LATE * client.between));
+        client.next = client.next.max(now.saturating_sub(MAX_DELAYED * client.between));
         while client.next <= now
             && let Some(site) = client.announcing.pop_front()
         {
-            let Some(standing) = self.standings.get_mut(site.0 as usize) else {
+            let Some(status) = self.statuses.get_mut(site.0 as usize) else {
                 continue;
             };
-            standing.announcing = false;
-            if standing.public.is_unspecified() {
+            status.announcing = false;
+            if status.public.is_unspecified() {
                 continue;
             }
             client.next = client.next.saturating_add(client.between);
-            standing.probed = now.saturating_add(PROBED);
-            let (mac, address) = (self.parameters.mac(site), standing.public);
+            status.probed = now.saturating_add(PROBED);
+            let (mac, address) = (self.parameters.mac(site), status.public);
             let frames = [probe(mac, address), announcement(mac, address)];
-            turn.out
+            environment
+                .out
                 .frames
                 .extend(frames.into_iter().map(|bytes| client.as_it_is(bytes)));
             self.counts.add(Count::PublicAnnounced);

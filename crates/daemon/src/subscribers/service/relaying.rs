@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use sluice_wire::Mac;
 use sluice_wire::ethernet::BROADCAST;
 
-use super::{Count, Frame, Note, Service, Turn, Way};
+use super::{Count, Delivery, Environment, Frame, Note, Service};
 use crate::subscribers::Site;
 use crate::subscribers::frame::{Datagram, tagged};
 use crate::subscribers::message::{CLIENT_PORT, SERVER_PORT};
@@ -17,16 +17,16 @@ const GATEWAY: Mac = [2, 0, 0, 0, 0, 1];
 impl Service {
     /// Process a datagram for the DHCP server port. The datagram is either from a terminal to a server, or from a
     /// server to the relay.
-    pub(super) fn hear_relay(
+    pub(super) fn receive_relay(
         &mut self,
         interface: u16,
         tags: &[u16],
         datagram: &Datagram<'_>,
-        turn: &mut Turn<'_>,
+        environment: &mut Environment<'_>,
     ) -> Result<(), Count> {
         let finder = &self.parameters.finder;
         if let Some(site) = finder.find(interface, tags, *datagram.source.ip()) {
-            self.relay_request(site, datagram.payload, turn);
+            self.relay_request(site, datagram.payload, environment);
             return Ok(());
         }
         let unknown = match finder.serves(interface) {
@@ -52,7 +52,7 @@ impl Service {
                 named.unwrap_or(first)
             }
         };
-        self.relay_reply(server, datagram.payload, turn);
+        self.relay_reply(server, datagram.payload, environment);
         Ok(())
     }
 
@@ -75,7 +75,7 @@ impl Service {
     }
 
     /// Relay a terminal's message to the server of its site.
-    fn relay_request(&mut self, site: Site, payload: &[u8], turn: &mut Turn<'_>) {
+    fn relay_request(&mut self, site: Site, payload: &[u8], environment: &mut Environment<'_>) {
         let parameters = self.parameters.clone();
         let Some((place, group)) = parameters.group_of(site) else {
             return;
@@ -96,7 +96,7 @@ impl Service {
             trusted: parameters.subscribers.trust_option_82,
         };
         let mut message = Vec::new();
-        match relay.request(payload, &origin, turn.present.now, &mut message) {
+        match relay.request(payload, &origin, environment.present.now, &mut message) {
             Ok(_) => {}
             Err(refused @ (Refused::TerminalRate | Refused::SiteRate)) => {
                 if let Some((site, hardware)) = relay.tally().flood {
@@ -106,8 +106,8 @@ impl Service {
                         hardware,
                         of_site,
                     };
-                    if self.told.is_flood_news(turn.present.now) {
-                        turn.out.notes.push(note);
+                    if self.last_notes.should_report_flood(environment.present.now) {
+                        environment.out.notes.push(note);
                     }
                 }
                 return;
@@ -123,15 +123,15 @@ impl Service {
             destination: SocketAddrV4::new(server.server, SERVER_PORT),
             payload: &message,
         };
-        turn.out.frames.extend(datagram.frame().map(|bytes| Frame {
+        environment.out.frames.extend(datagram.frame().map(|bytes| Frame {
             interface: group.interface,
-            way: if in_host { Way::Host } else { Way::Routed },
+            delivery: if in_host { Delivery::Host } else { Delivery::Routed },
             bytes,
         }));
     }
 
     /// Relay a server's message to the terminal.
-    fn relay_reply(&mut self, server: usize, payload: &[u8], turn: &mut Turn<'_>) {
+    fn relay_reply(&mut self, server: usize, payload: &[u8], environment: &mut Environment<'_>) {
         let parameters = self.parameters.clone();
         let Some(relay) = self.relays.get_mut(server) else {
             return;
@@ -143,14 +143,14 @@ impl Service {
             Some(Home { site, gateway })
         };
         let mut message = Vec::new();
-        let relayed = relay.reply(payload, home, turn.present.now, &mut message);
+        let relayed = relay.reply(payload, home, environment.present.now, &mut message);
         let Ok(relayed) = relayed else { return };
         let site = relayed.site;
         let Some((_, group)) = parameters.group_of(site) else {
             return;
         };
         if let Some((address, _)) = relayed.lease {
-            self.acknowledge(server, address, relayed.hardware, site, turn);
+            self.acknowledge(server, address, relayed.hardware, site, environment);
         }
         let (destination_mac, address) = match relayed.to {
             Destination::Broadcast => (BROADCAST, Ipv4Addr::BROADCAST),
@@ -163,9 +163,9 @@ impl Service {
             destination: SocketAddrV4::new(address, CLIENT_PORT),
             payload: &message,
         };
-        turn.out.frames.extend(datagram.frame().map(|bytes| Frame {
+        environment.out.frames.extend(datagram.frame().map(|bytes| Frame {
             interface: group.interface,
-            way: Way::AsItIs,
+            delivery: Delivery::Unchanged,
             bytes: tagged(bytes, parameters.tags(site)),
         }));
     }

@@ -13,26 +13,26 @@ use crate::subscribers::message::SERVER_PORT;
 use crate::subscribers::service::Parameters;
 
 /// Maximum number of frames queued for the thread.
-const MOST: usize = 1_024;
+const MAX_FRAMES: usize = 1_024;
 
 /// Sending end of the queue of frames from host stacks to relays.
 #[derive(Debug)]
 pub struct Inbox {
     frames: SyncSender<(u16, Vec<u8>)>,
     wake: Arc<OwnedFd>,
-    meant: Mutex<Meant>,
+    local_destinations: Mutex<LocalDestinations>,
 }
 
 /// Selects the frames that are addressed to relays.
 #[derive(Debug)]
-struct Meant {
+struct LocalDestinations {
     /// Addresses of relays, each with its virtual router.
     relays: HashSet<(u16, Ipv4Addr)>,
     /// Virtual router of each interface.
     routers: Vec<u16>,
 }
 
-impl Meant {
+impl LocalDestinations {
     fn of(parameters: &Parameters) -> Self {
         let groups = parameters.subscribers.groups.iter();
         Self {
@@ -49,7 +49,7 @@ impl Meant {
 
 /// Receiving end of the queue.
 #[derive(Debug)]
-pub struct Heard {
+pub struct InboxReceiver {
     pub(super) frames: Receiver<(u16, Vec<u8>)>,
     pub(super) wake: Arc<OwnedFd>,
 }
@@ -59,30 +59,31 @@ impl Inbox {
     ///
     /// # Errors
     /// No file descriptor is available.
-    pub fn new(parameters: &Parameters) -> Result<(Self, Heard), SubscribersError> {
-        let (frames, inbox) = sync_channel(MOST);
+    pub fn new(parameters: &Parameters) -> Result<(Self, InboxReceiver), SubscribersError> {
+        let (frames, inbox) = sync_channel(MAX_FRAMES);
         let wake = Arc::new(wake()?);
         let own = Self {
             frames,
             wake: wake.clone(),
-            meant: Mutex::new(Meant::of(parameters)),
+            local_destinations: Mutex::new(LocalDestinations::of(parameters)),
         };
-        Ok((own, Heard { frames: inbox, wake }))
+        Ok((own, InboxReceiver { frames: inbox, wake }))
     }
 
     /// Update the relays and interfaces.
     pub fn follow(&self, parameters: &Parameters) {
-        *lock(&self.meant) = Meant::of(parameters);
+        *lock(&self.local_destinations) = LocalDestinations::of(parameters);
     }
 
     /// Queue a frame from a host stack if the frame is addressed to a relay. Returns whether the frame is addressed to
     /// a relay.
     pub fn takes(&self, interface: u16, frame: &[u8]) -> bool {
         let datagram = Datagram::of(frame).filter(|datagram| datagram.destination.port() == SERVER_PORT);
-        let meant = datagram.is_some_and(|datagram| lock(&self.meant).has(interface, *datagram.destination.ip()));
-        if meant && self.frames.try_send((interface, frame.to_vec())).is_ok() {
+        let local_destinations =
+            datagram.is_some_and(|datagram| lock(&self.local_destinations).has(interface, *datagram.destination.ip()));
+        if local_destinations && self.frames.try_send((interface, frame.to_vec())).is_ok() {
             wake_up(&self.wake);
         }
-        meant
+        local_destinations
     }
 }

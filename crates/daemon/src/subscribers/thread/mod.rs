@@ -15,8 +15,8 @@ use sluice_engine::packet::punt::{PuntReceiver, PuntSender};
 
 use super::agent::store::Present;
 use super::leases::{self, Watcher};
-use super::service::{Mapping, Output, Parameters, Remains, Service, Turn};
-pub use inbox::{Heard, Inbox};
+use super::service::{Environment, Mapping, Output, Parameters, SavedState, Service};
+pub use inbox::{Inbox, InboxReceiver};
 use task::Task;
 
 /// The subscriber service can't be started.
@@ -35,7 +35,7 @@ pub struct Queues {
     /// Queue to the worker that sends the gateway's own packets.
     pub from_subscribers: Option<PuntSender>,
     /// Queue from routers' host stacks.
-    pub from_hosts: Option<Heard>,
+    pub from_hosts: Option<InboxReceiver>,
     /// Delivery to routers' host stacks.
     pub to_hosts: Option<HostPort>,
 }
@@ -57,7 +57,7 @@ struct Shared {
     parameters: Mutex<Arc<Parameters>>,
     /// Set after contexts of sites have changed. The thread then rebuilds the service.
     moved: AtomicBool,
-    began: Instant,
+    started_at: Instant,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -71,7 +71,7 @@ impl Shared {
 
     fn present(&self) -> Present {
         Present {
-            now: u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX),
+            now: u64::try_from(self.started_at.elapsed().as_nanos()).unwrap_or(u64::MAX),
             unix: SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .unwrap_or_default()
@@ -96,16 +96,16 @@ impl Subscribers {
         mut mapping: Box<dyn Mapping>,
         queues: Queues,
     ) -> Result<Self, SubscribersError> {
-        let began = Instant::now();
+        let started_at = Instant::now();
         let mut out = Output::default();
-        let mut turn = Turn {
+        let mut environment = Environment {
             present: Present { now: 0, unix: 0 },
             mapping: &mut *mapping,
             out: &mut out,
         };
-        let service = Service::new(parameters.clone(), Remains::default(), &mut turn);
+        let service = Service::new(parameters.clone(), SavedState::default(), &mut environment);
         let wake = match &queues.from_hosts {
-            Some(heard) => heard.wake.clone(),
+            Some(receiver) => receiver.wake.clone(),
             None => Arc::new(wake()?),
         };
         let shared = Arc::new(Shared {
@@ -115,7 +115,7 @@ impl Subscribers {
             ending: AtomicBool::new(false),
             parameters: Mutex::new(parameters),
             moved: AtomicBool::new(false),
-            began,
+            started_at,
         });
         let mut task = Task::new(shared.clone(), queues);
         // The watchers are started here, so that the caller gets their errors.
@@ -152,8 +152,8 @@ impl Subscribers {
     }
 
     /// Status of a server's lease file.
-    pub fn standing(&self, server: usize) -> Option<leases::Standing> {
-        lock(&self.shared.watchers).get(server).map(Watcher::standing)
+    pub fn status(&self, server: usize) -> Option<leases::WatcherStatus> {
+        lock(&self.shared.watchers).get(server).map(Watcher::status)
     }
 
     /// The current time of the service's clocks.

@@ -17,11 +17,11 @@ use crate::subscribers::Site;
 use crate::subscribers::agent::store::{Present, Store};
 use crate::subscribers::agent::{Event, Lease, Servers};
 use crate::subscribers::leases::{self, Change, Format, Watcher};
-use crate::subscribers::service::{Count, Frame, Output, Remains, Service, Turn, Way};
+use crate::subscribers::service::{Count, Delivery, Environment, Frame, Output, SavedState, Service};
 use crate::subscribers::virtual_mac::text;
 
 /// Maximum sleep of the thread. Workers don't wake the thread, because the system call would delay their packets.
-const NAP: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Maximum number of frames that are read from one worker before the next worker is served.
 const FRAMES: usize = 64;
@@ -40,7 +40,7 @@ const LONGEST_FRAME: usize = u16::MAX as usize;
 type Changes = Receiver<(usize, Vec<Change>)>;
 
 /// Public leases, each with the MAC of its site.
-type Kept = Vec<([u8; 6], Lease)>;
+type StoredLeases = Vec<([u8; 6], Lease)>;
 
 pub struct Task {
     shared: Arc<Shared>,
@@ -99,7 +99,7 @@ impl Task {
         // Stop the old watchers first, so that their changes are not applied to the new service.
         lock(&self.shared.watchers).clear();
         self.pending.clear();
-        let (hand, changes) = channel();
+        let (sender, changes) = channel();
         self.changes = Some(changes);
         let mut watchers = Vec::new();
         let parameters = self.shared.parameters();
@@ -110,11 +110,11 @@ impl Task {
                     LeaseFormat::Kea => Format::Kea,
                     LeaseFormat::Dhcpd => Format::Dhcpd,
                 },
-                most: parameters.subscribers.terminals as usize,
+                limit: parameters.subscribers.terminals as usize,
             };
-            let (hand, wake) = (hand.clone(), self.shared.wake.clone());
+            let (sender, wake) = (sender.clone(), self.shared.wake.clone());
             watchers.push(Watcher::start(settings, move |changes| {
-                let _ = hand.send((place, changes));
+                let _ = sender.send((place, changes));
                 wake_up(&wake);
             })?);
         }
@@ -124,10 +124,10 @@ impl Task {
 
     /// Run until the thread is requested to end. A panic causes a restart of the service.
     pub fn run(mut self) {
-        let mut patience = PAUSE;
+        let mut retry_pause = PAUSE;
         let mut whole = true;
         while !self.shared.ending.load(Ordering::Relaxed) {
-            let began = Instant::now();
+            let started_at = Instant::now();
             let ended = catch_unwind(AssertUnwindSafe(|| {
                 if !whole {
                     self.rebuild()?;
@@ -147,11 +147,11 @@ impl Task {
                 }
             }
             whole = false;
-            if began.elapsed() > LONGEST {
-                patience = PAUSE;
+            if started_at.elapsed() > LONGEST {
+                retry_pause = PAUSE;
             }
-            self.pause(patience);
-            patience = (patience * 2).min(LONGEST);
+            self.pause(retry_pause);
+            retry_pause = (retry_pause * 2).min(LONGEST);
         }
         // Store the leases that were last reported.
         let present = self.shared.present();
@@ -166,15 +166,15 @@ impl Task {
         {
             let mut machine = lock(&self.shared.machine);
             let Machine { service, mapping } = &mut *machine;
-            let mut remains = catch_unwind(AssertUnwindSafe(|| service.remains())).unwrap_or_default();
-            remains.counts.add(Count::Panics);
+            let mut saved = catch_unwind(AssertUnwindSafe(|| service.saved())).unwrap_or_default();
+            saved.counts.add(Count::Panics);
             let mut out = Output::default();
-            let mut turn = Turn {
+            let mut environment = Environment {
                 present: self.shared.present(),
                 mapping: &mut **mapping,
                 out: &mut out,
             };
-            *service = Service::new(self.shared.parameters(), remains, &mut turn);
+            *service = Service::new(self.shared.parameters(), saved, &mut environment);
         }
         self.settled = false;
         self.next = None;
@@ -182,7 +182,7 @@ impl Task {
     }
 
     /// Rebuild the service after contexts of sites have changed, and remove all old mappings.
-    fn begin_anew(&mut self) -> io::Result<()> {
+    fn restart(&mut self) -> io::Result<()> {
         {
             let mut machine = lock(&self.shared.machine);
             let Machine { service, mapping } = &mut *machine;
@@ -190,19 +190,19 @@ impl Task {
             for site in 0..parameters.subscribers.sites() {
                 mapping.clear_site(site);
             }
-            let Remains { leases, counts, .. } = service.remains();
-            let remains = Remains {
+            let SavedState { leases, counts, .. } = service.saved();
+            let saved = SavedState {
                 leases,
                 counts,
-                ..Remains::default()
+                ..SavedState::default()
             };
             let mut out = Output::default();
-            let mut turn = Turn {
+            let mut environment = Environment {
                 present: self.shared.present(),
                 mapping: &mut **mapping,
                 out: &mut out,
             };
-            *service = Service::new(parameters, remains, &mut turn);
+            *service = Service::new(parameters, saved, &mut environment);
         }
         self.next = None;
         self.watch()
@@ -213,7 +213,7 @@ impl Task {
         let mut busy = true;
         while !self.shared.ending.load(Ordering::Relaxed) {
             if self.shared.moved.swap(false, Ordering::Relaxed) {
-                self.begin_anew()?;
+                self.restart()?;
             }
             let wait = match busy {
                 true => Duration::ZERO,
@@ -221,35 +221,35 @@ impl Task {
                     let now = self.shared.present().now;
                     let due = self
                         .next
-                        .map_or(NAP, |next| Duration::from_nanos(next.saturating_sub(now)));
-                    due.min(NAP)
+                        .map_or(POLL_INTERVAL, |next| Duration::from_nanos(next.saturating_sub(now)));
+                    due.min(POLL_INTERVAL)
                 }
             };
             self.pause(wait);
-            busy = self.turn();
+            busy = self.environment();
         }
         Ok(())
     }
 
     /// Sleep until a wake-up, or for the given time.
-    fn pause(&self, most: Duration) {
+    fn pause(&self, limit: Duration) {
         let mut waited = [PollFd::new(&*self.shared.wake, PollFlags::IN)];
-        let most = Timespec::try_from(most).ok();
-        if poll(&mut waited, most.as_ref()).is_ok_and(|ready| ready > 0) && !self.shared.ending.load(Ordering::Relaxed)
+        let limit = Timespec::try_from(limit).ok();
+        if poll(&mut waited, limit.as_ref()).is_ok_and(|ready| ready > 0) && !self.shared.ending.load(Ordering::Relaxed)
         {
             let _ = rustix::io::read(&*self.shared.wake, &mut [0; 8]);
         }
     }
 
     /// Perform all pending work. Returns whether more work may be pending.
-    fn turn(&mut self) -> bool {
+    fn environment(&mut self) -> bool {
         let present = self.shared.present();
         let (mut out, mut more) = (Output::default(), false);
         {
             let shared = self.shared.clone();
             let mut machine = lock(&shared.machine);
             let Machine { service, mapping } = &mut *machine;
-            let mut turn = Turn {
+            let mut environment = Environment {
                 present,
                 mapping: &mut **mapping,
                 out: &mut out,
@@ -257,16 +257,16 @@ impl Task {
             for (count, times) in &mut self.lost {
                 service.count(*count, std::mem::take(times));
             }
-            more |= self.apply(service, &mut turn);
-            more |= self.hear(service, &mut turn);
-            self.next = service.poll(&mut turn);
+            more |= self.apply(service, &mut environment);
+            more |= self.receive_frames(service, &mut environment);
+            self.next = service.poll(&mut environment);
         }
         self.send(&out.frames);
         for note in &out.notes {
             tracing::warn!("{}", note.text(|site| self.name(site)));
         }
         for (client, event) in &out.events {
-            self.tell(event, present);
+            self.log_event(event, present);
             if let Some(Some(store)) = self.stores.get_mut(*client) {
                 store.note(event, present.now);
             }
@@ -278,35 +278,35 @@ impl Task {
     }
 
     /// Apply changes of lease files. Returns whether more changes are pending.
-    fn apply(&mut self, service: &mut Service, turn: &mut Turn<'_>) -> bool {
+    fn apply(&mut self, service: &mut Service, environment: &mut Environment<'_>) -> bool {
         // Check the watchers before the queue is drained, so that all changes of their first reading are included.
         let looked = !self.settled
             && lock(&self.shared.watchers)
                 .iter()
-                .all(|watcher| watcher.standing().looks > 0);
-        let come = self.changes.iter().flat_map(Receiver::try_iter);
+                .all(|watcher| watcher.status().looks > 0);
+        let received_changes = self.changes.iter().flat_map(Receiver::try_iter);
         self.pending
-            .extend(come.map(|(server, changes)| (server, changes.into_iter())));
-        let mut left = CHANGES;
+            .extend(received_changes.map(|(server, changes)| (server, changes.into_iter())));
+        let mut remaining = CHANGES;
         while let Some((server, changes)) = self.pending.front_mut() {
-            for change in changes.by_ref().take(left) {
-                left -= 1;
-                service.change(*server, &change, turn);
+            for change in changes.by_ref().take(remaining) {
+                remaining -= 1;
+                service.change(*server, &change, environment);
             }
-            if left == 0 {
+            if remaining == 0 {
                 return true;
             }
             self.pending.pop_front();
         }
         if looked {
             self.settled = true;
-            service.settle(turn);
+            service.settle(environment);
         }
         false
     }
 
     /// Process frames from workers and host stacks. Returns whether more frames may be queued.
-    fn hear(&mut self, service: &mut Service, turn: &mut Turn<'_>) -> bool {
+    fn receive_frames(&mut self, service: &mut Service, environment: &mut Environment<'_>) -> bool {
         let mut more = false;
         for queue in &mut self.queues.to_subscribers {
             for taken in 0..FRAMES {
@@ -316,31 +316,36 @@ impl Task {
                     break;
                 };
                 queue.pop(frame);
-                service.frame(interface, frame, turn);
+                service.frame(interface, frame, environment);
             }
         }
-        let heard = self
+        let receiver = self
             .queues
             .from_hosts
             .iter()
-            .flat_map(|heard| heard.frames.try_iter().take(FRAMES));
-        for (interface, frame) in heard {
+            .flat_map(|receiver| receiver.frames.try_iter().take(FRAMES));
+        for (interface, frame) in receiver {
             more = true;
-            service.frame(interface, &frame, turn);
+            service.frame(interface, &frame, environment);
         }
         more
     }
 
     fn send(&mut self, frames: &[Frame]) {
-        for Frame { interface, way, bytes } in frames {
-            let given = |queues: &mut Queues, interface: u16| {
+        for Frame {
+            interface,
+            delivery,
+            bytes,
+        } in frames
+        {
+            let enqueue = |queues: &mut Queues, interface: u16| {
                 let queue = queues.from_subscribers.as_mut();
                 queue.is_some_and(|queue| queue.push(interface, [bytes, &[]]))
             };
-            let (sent, lost) = match way {
-                Way::AsItIs => (given(&mut self.queues, *interface), 0),
-                Way::Routed => (given(&mut self.queues, *interface | ROUTED), 0),
-                Way::Host => {
+            let (sent, lost) = match delivery {
+                Delivery::Unchanged => (enqueue(&mut self.queues, *interface), 0),
+                Delivery::Routed => (enqueue(&mut self.queues, *interface | ROUTED), 0),
+                Delivery::Host => {
                     let port = self.queues.to_hosts.as_ref();
                     (port.is_some_and(|port| port(*interface, bytes)), 1)
                 }
@@ -360,7 +365,7 @@ impl Task {
         if !due {
             return;
         }
-        let leases: Kept = lock(&self.shared.machine).service.public_leases(client).collect();
+        let leases: StoredLeases = lock(&self.shared.machine).service.public_leases(client).collect();
         if let Err(error) = store.write(leases.into_iter(), present) {
             tracing::error!("{error}");
         }
@@ -371,7 +376,7 @@ impl Task {
     }
 
     /// Log the public address of a site.
-    fn tell(&self, event: &Event, present: Present) {
+    fn log_event(&self, event: &Event, present: Present) {
         let until = |lease: &Lease| match lease.expires {
             u64::MAX => "for ever".to_owned(),
             expires => format!("for {} s", expires.saturating_sub(present.now) / 1_000_000_000),
@@ -397,10 +402,10 @@ impl Task {
             Event::Renewed(site, lease) => {
                 tracing::debug!("site {} keeps {} {}", self.name(*site), lease.address, until(lease));
             }
-            Event::Lost { site, address, why } => tracing::info!(
+            Event::Lost { site, address, reason } => tracing::info!(
                 "site {} no longer has the public address {address}: {}",
                 self.name(*site),
-                why.word()
+                reason.word()
             ),
             Event::Fault {
                 fault,

@@ -15,7 +15,7 @@ use super::*;
 use crate::subscribers::Site;
 use crate::subscribers::frame::Datagram;
 use crate::subscribers::service::Count;
-use crate::subscribers::service::tests::{ACCESS, OUTSIDE, TEXT, answered, asked, parameters_of};
+use crate::subscribers::service::tests::{ACCESS, OUTSIDE, TEXT, answered, parameters_of, request_frame};
 
 /// Maximum wait. The limit is longer than any expected delay.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -82,10 +82,10 @@ impl World {
         let parameters = parameters_of(&text);
         let (writer, entries) = SiteWriter::new(9, 100_000, &[(0, 0xcb00_0000, 0xcb00_ffff)], [5, 6]);
         let fails = Arc::new(AtomicBool::new(false));
-        let (to, heard) = punt::queue(punt::QUEUE_BYTES);
+        let (to, receiver) = punt::queue(punt::QUEUE_BYTES);
         let (sends, from) = punt::queue(punt::QUEUE_BYTES);
         let queues = Queues {
-            to_subscribers: vec![heard],
+            to_subscribers: vec![receiver],
             from_subscribers: Some(sends),
             ..Queues::default()
         };
@@ -109,10 +109,10 @@ impl World {
     }
 
     /// Wait until a condition holds.
-    fn until(&self, what: &str, is_so: impl Fn(&Self) -> bool) {
-        let began = Instant::now();
+    fn until(&self, description: &str, is_so: impl Fn(&Self) -> bool) {
+        let started_at = Instant::now();
         while !is_so(self) {
-            assert!(began.elapsed() < PATIENCE, "{what}");
+            assert!(started_at.elapsed() < PATIENCE, "{description}");
             std::thread::yield_now();
         }
     }
@@ -128,14 +128,14 @@ impl World {
 
     /// The next frame that the service sends.
     fn take(&mut self) -> (u16, Vec<u8>) {
-        let began = Instant::now();
+        let started_at = Instant::now();
         loop {
             if let Some((interface, length)) = self.from.head() {
                 let mut frame = vec![0; length];
                 self.from.pop(&mut frame);
                 return (interface, frame);
             }
-            assert!(began.elapsed() < PATIENCE, "no frame comes");
+            assert!(started_at.elapsed() < PATIENCE, "no frame comes");
             std::thread::yield_now();
         }
     }
@@ -173,10 +173,10 @@ fn lease_that_is_written_is_mapped_and_one_that_is_released_is_not() {
     world.until("the first lease", |world| world.is_mapped(6, 1));
     let mut times = Vec::new();
     for last in 2..102 {
-        let began = Instant::now();
+        let started_at = Instant::now();
         append(&path, &line(last, "shops-8", now()));
         world.until("a lease", |world| world.is_mapped(6, last));
-        times.push(began.elapsed());
+        times.push(started_at.elapsed());
     }
     times.sort_unstable();
     println!(
@@ -186,13 +186,13 @@ fn lease_that_is_written_is_mapped_and_one_that_is_released_is_not() {
     append(&path, &format!("10.0.1.2,,,0,{},1,0,0,,0,\n", now()));
     world.until("a release", |world| !world.is_mapped(6, 2));
     assert_eq!([100, 0], world.subscribers.with(Service::terminals));
-    assert_eq!(100, world.subscribers.standing(0).expect("a file").leases);
+    assert_eq!(100, world.subscribers.status(0).expect("a file").leases);
 }
 
 #[test]
 fn request_of_a_worker_goes_to_the_server_and_the_answer_back() {
     let mut world = World::new();
-    let frame = asked(&world.parameters, Site(0), 1, MessageType::Request);
+    let frame = request_frame(&world.parameters, Site(0), 1, MessageType::Request);
     world.give(ACCESS, &frame);
     let (interface, relayed) = world.take();
     assert_eq!(ACCESS | ROUTED, interface);
@@ -250,8 +250,8 @@ fn lease_file_of_nonsense_costs_nobody_a_lease() {
     append(&path, &line(2, "shops-8", now()));
     world.until("another lease", |world| world.is_mapped(6, 2));
     world.until("faults", |world| {
-        let standing = world.subscribers.standing(1).expect("a file");
-        standing.counts.faults.iter().sum::<u64>() > 0
+        let status = world.subscribers.status(1).expect("a file");
+        status.counts.faults.iter().sum::<u64>() > 0
     });
     assert!(world.is_mapped(6, 1));
     assert_eq!(0, world.subscribers.with(|service| service.counts().of(Count::Panics)));
@@ -337,8 +337,8 @@ fn sites_in_another_router_are_mapped_there() {
 #[test]
 fn inbox_takes_what_a_host_sends_to_a_relay_of_its_router() {
     let parameters = parameters_of(TEXT);
-    let (inbox, heard) = Inbox::new(&parameters).expect("a descriptor");
-    let frame = asked(&parameters, Site(8), 1, MessageType::Request);
+    let (inbox, receiver) = Inbox::new(&parameters).expect("a descriptor");
+    let frame = request_frame(&parameters, Site(8), 1, MessageType::Request);
     let to = |address: &str| {
         let mut datagram = Datagram::of(&frame).expect("a datagram");
         datagram.destination = address.parse().expect("an address");
@@ -346,7 +346,7 @@ fn inbox_takes_what_a_host_sends_to_a_relay_of_its_router() {
     };
     let relayed = to("10.1.255.1:67");
     assert!(inbox.takes(1, &relayed));
-    assert_eq!(Ok((1, relayed.clone())), heard.frames.try_recv());
+    assert_eq!(Ok((1, relayed.clone())), receiver.frames.try_recv());
     for (interface, frame) in [
         (1, to("10.1.255.1:68")),
         (1, to("10.1.0.1:67")),
@@ -359,5 +359,5 @@ fn inbox_takes_what_a_host_sends_to_a_relay_of_its_router() {
     for _ in 0..5_000 {
         assert!(inbox.takes(1, &to("10.0.255.1:67")));
     }
-    assert_eq!(1_024, heard.frames.try_iter().count());
+    assert_eq!(1_024, receiver.frames.try_iter().count());
 }

@@ -11,10 +11,10 @@ use super::super::{Attempt, Capabilities, Flow, Functions, HashKey, Steered, Ste
 
 /// Deviations of the fake card from the correct behaviour.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Oddities {
+pub(super) struct Deviations {
     pub(super) refuses_key: bool,
     /// The card accepts every key, but hashes with its own key.
-    pub(super) keeps_key: bool,
+    pub(super) ignores_key: bool,
     /// The card ignores the key at configuration, but accepts the functions.
     pub(super) key_only_when_running: bool,
     /// The card rejects changes after configuration.
@@ -23,9 +23,9 @@ pub(super) struct Oddities {
     pub(super) refuses_subsets: bool,
     /// The card accepts restrictions to some fields, but hashes all fields.
     pub(super) drops_subsets: bool,
-    pub(super) tells_nothing: bool,
-    pub(super) tells_no_key: bool,
-    pub(super) tells_no_table: bool,
+    pub(super) hides_everything: bool,
+    pub(super) hides_key: bool,
+    pub(super) hides_table: bool,
     pub(super) refuses_table: bool,
     /// The card stores only even queues in its table.
     pub(super) rounds_table: bool,
@@ -33,7 +33,7 @@ pub(super) struct Oddities {
 
 pub(super) struct Fake {
     pub(super) capabilities: Capabilities,
-    pub(super) oddities: Oddities,
+    pub(super) deviations: Deviations,
     functions: Cell<Functions>,
     key: RefCell<HashKey>,
     table: RefCell<Vec<u16>>,
@@ -43,9 +43,9 @@ pub(super) struct Fake {
 
 pub(super) fn every_function() -> Functions {
     use Functions as F;
-    let four = F::IPV4 | F::IPV4_FRAGMENT | F::IPV4_TCP | F::IPV4_UDP | F::IPV4_OTHER;
-    let six = F::IPV6 | F::IPV6_FRAGMENT | F::IPV6_TCP | F::IPV6_UDP | F::IPV6_OTHER;
-    four | six | subsets()
+    let v4 = F::IPV4 | F::IPV4_FRAGMENT | F::IPV4_TCP | F::IPV4_UDP | F::IPV4_OTHER;
+    let v6 = F::IPV6 | F::IPV6_FRAGMENT | F::IPV6_TCP | F::IPV6_UDP | F::IPV6_OTHER;
+    v4 | v6 | subsets()
 }
 
 fn subsets() -> Functions {
@@ -61,7 +61,7 @@ pub(super) fn without(functions: Functions, others: Functions) -> Functions {
 
 /// Default key of a card.
 pub(super) fn own_key(bytes: usize) -> HashKey {
-    HashKey::from(&toeplitz::Key::new([0x5a; toeplitz::KEY_BYTES])).fitted(bytes)
+    HashKey::from(&toeplitz::Key::new([0x5a; toeplitz::KEY_BYTES])).resized(bytes)
 }
 
 impl Fake {
@@ -83,7 +83,7 @@ impl Fake {
     pub(super) fn with(capabilities: Capabilities) -> Self {
         Self {
             capabilities,
-            oddities: Oddities::default(),
+            deviations: Deviations::default(),
             functions: Cell::default(),
             key: RefCell::new(own_key(capabilities.key_bytes)),
             table: RefCell::new(vec![0; capabilities.table_entries.into()]),
@@ -91,9 +91,9 @@ impl Fake {
         }
     }
 
-    pub(super) fn odd(oddities: Oddities) -> Self {
+    pub(super) fn deviating(deviations: Deviations) -> Self {
         Self {
-            oddities,
+            deviations,
             ..Self::new()
         }
     }
@@ -101,40 +101,40 @@ impl Fake {
     fn take(&self, functions: Functions, key: Option<&HashKey>) -> Result<(), Refusal> {
         let subset = without(functions, subsets()) != functions;
         let wrong_size = key.is_some_and(|key| key.bytes().len() != self.capabilities.key_bytes);
-        if !self.capabilities.functions.contains(functions) || self.oddities.refuses_subsets && subset || wrong_size {
+        if !self.capabilities.functions.contains(functions) || self.deviations.refuses_subsets && subset || wrong_size {
             return Err(Refusal("Invalid argument".into()));
         }
-        if self.oddities.refuses_key && key.is_some() {
+        if self.deviations.refuses_key && key.is_some() {
             return Err(Refusal("Operation not supported".into()));
         }
-        self.functions.set(if self.oddities.drops_subsets {
+        self.functions.set(if self.deviations.drops_subsets {
             without(functions, subsets())
         } else {
             functions
         });
-        if let Some(key) = key.filter(|_| !self.oddities.keeps_key) {
+        if let Some(key) = key.filter(|_| !self.deviations.ignores_key) {
             *self.key.borrow_mut() = key.clone();
         }
         Ok(())
     }
 
     fn configure(&self, attempt: &Attempt) -> Result<(), Refusal> {
-        let key = attempt.key.as_ref().filter(|_| !self.oddities.key_only_when_running);
+        let key = attempt.key.as_ref().filter(|_| !self.deviations.key_only_when_running);
         self.take(attempt.functions, key)
     }
 
     /// Apply a steering request like the opening of a port.
-    pub(super) fn open(&self, wish: &SteeringRequest) -> Steered {
+    pub(super) fn open(&self, steering_request: &SteeringRequest) -> Steered {
         let capabilities = self.capabilities().expect("it tells");
         let configured = configure(
-            wish,
+            steering_request,
             &capabilities,
             |attempt| self.configure(attempt),
             |Refusal(reason)| Some(reason.clone()),
         );
         steer(
             self,
-            wish,
+            steering_request,
             &capabilities,
             configured.expect("nothing can be had always"),
         )
@@ -194,19 +194,19 @@ impl HashDevice for Fake {
     fn set_hash(&self, functions: Functions, key: Option<&HashKey>) -> Result<(), Refusal> {
         let (hashes, tables) = self.set.get();
         self.set.set((hashes + 1, tables));
-        if self.oddities.fixed_when_running {
+        if self.deviations.fixed_when_running {
             return Err(Refusal("Operation not supported".into()));
         }
         self.take(functions, key)
     }
 
     fn hash(&self, _key_bytes: usize) -> Result<Hash, Refusal> {
-        if self.oddities.tells_nothing {
+        if self.deviations.hides_everything {
             return Err(Refusal("Operation not supported".into()));
         }
         Ok(Hash {
             functions: self.functions.get(),
-            key: (!self.oddities.tells_no_key).then(|| self.key.borrow().clone()),
+            key: (!self.deviations.hides_key).then(|| self.key.borrow().clone()),
             delivered: self.capabilities.delivers_hash && !self.functions.get().is_empty(),
         })
     }
@@ -214,16 +214,22 @@ impl HashDevice for Fake {
     fn set_table(&self, table: &[u16]) -> Result<(), Refusal> {
         let (hashes, tables) = self.set.get();
         self.set.set((hashes, tables + 1));
-        if self.oddities.refuses_table || table.len() != self.table.borrow().len() {
+        if self.deviations.refuses_table || table.len() != self.table.borrow().len() {
             return Err(Refusal("Invalid argument".into()));
         }
-        let rounded = |queue: &u16| if self.oddities.rounds_table { queue & !1 } else { *queue };
+        let rounded = |queue: &u16| {
+            if self.deviations.rounds_table {
+                queue & !1
+            } else {
+                *queue
+            }
+        };
         *self.table.borrow_mut() = table.iter().map(rounded).collect();
         Ok(())
     }
 
     fn table(&self, _entries: u16) -> Result<Vec<u16>, Refusal> {
-        if self.oddities.tells_no_table {
+        if self.deviations.hides_table {
             return Err(Refusal("Operation not supported".into()));
         }
         Ok(self.table.borrow().clone())

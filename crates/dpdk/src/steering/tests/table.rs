@@ -10,7 +10,7 @@ fn table_is_begun_again_until_the_card_is_full() {
     });
     let steered = card.open(&SteeringRequest {
         table: vec![7, 0, 0, 3],
-        ..wish(Steering::Source)
+        ..steering_request(Steering::Source)
     });
     assert_eq!(Some([7, 0, 0, 3].repeat(128)), steered.table);
     assert_eq!(Some(3), steered.queue_of(0xffff_ffff));
@@ -21,7 +21,7 @@ fn table_that_does_not_fit_gives_each_queue_its_turn_and_is_named() {
     let card = Fake::new();
     let steered = card.open(&SteeringRequest {
         table: even(8, 200),
-        ..wish(Steering::Source)
+        ..steering_request(Steering::Source)
     });
     assert_eq!(
         vec![Shortfall::TableLength {
@@ -39,13 +39,13 @@ fn table_longer_than_the_cards_is_cut_and_what_then_comes_elsewhere_is_named() {
     let card = Fake::new();
     let steered = card.open(&SteeringRequest {
         table: even(8, 512),
-        ..wish(Steering::Source)
+        ..steering_request(Steering::Source)
     });
     assert_eq!(Some(even(8, 128)), steered.table);
     assert_eq!(Vec::<Shortfall>::new(), steered.shortfalls, "all come where they shall");
     let steered = card.open(&SteeringRequest {
         table: even(6, 256),
-        ..wish(Steering::Source)
+        ..steering_request(Steering::Source)
     });
     assert_eq!(Some(even(6, 128)), steered.table);
     let folded = Shortfall::TableFolded {
@@ -58,25 +58,25 @@ fn table_longer_than_the_cards_is_cut_and_what_then_comes_elsewhere_is_named() {
 
 #[test]
 fn table_that_names_no_queue_is_refused() {
-    let wish = SteeringRequest {
+    let steering_request = SteeringRequest {
         table: vec![0, 1, 8],
-        ..wish(Steering::Source)
+        ..steering_request(Steering::Source)
     };
     let error = SteeringError::NoSuchQueue {
         entry: 2,
         queue: 8,
         queues: 8,
     };
-    assert_eq!(Err(error), wish.check());
+    assert_eq!(Err(error), steering_request.check());
 }
 
 #[test]
 fn table_that_is_rounded_or_refused_is_read_back_and_named() {
-    let card = Fake::odd(Oddities {
+    let card = Fake::deviating(Deviations {
         rounds_table: true,
-        ..Oddities::default()
+        ..Deviations::default()
     });
-    let mut steered = card.open(&wish(Steering::Source));
+    let mut steered = card.open(&steering_request(Steering::Source));
     assert_eq!(Some([0, 0, 2, 2, 4, 4, 6, 6].repeat(16)), steered.table);
     assert_eq!(
         "hashes only the source address: the RSS indirection table of the device differs from the requested table in 64 entries: entry 1 is queue 0, not 1",
@@ -88,11 +88,11 @@ fn table_that_is_rounded_or_refused_is_read_back_and_named() {
     assert!(error.to_string().contains("entry 0 is queue 2, not 3"), "{error}");
     assert_eq!(Some(vec![2; 128]), steered.table);
 
-    let card = Fake::odd(Oddities {
+    let card = Fake::deviating(Deviations {
         refuses_table: true,
-        ..Oddities::default()
+        ..Deviations::default()
     });
-    let steered = card.open(&wish(Steering::Source));
+    let steered = card.open(&steering_request(Steering::Source));
     assert_eq!(
         "hashes only the source address: the device refuses the RSS indirection table (Invalid argument)",
         steered.to_string()
@@ -103,7 +103,7 @@ fn table_that_is_rounded_or_refused_is_read_back_and_named() {
 #[test]
 fn table_changes_move_packets_and_wrong_ones_change_nothing() {
     let card = Fake::new();
-    let mut steered = card.open(&wish(Steering::Source));
+    let mut steered = card.open(&steering_request(Steering::Source));
     let packet = Packet {
         protocol: 6,
         source: Ipv4Addr::new(10, 0, 0, 9).into(),
@@ -135,7 +135,7 @@ fn table_of_a_card_without_one_can_not_be_set() {
         table_entries: 0,
         ..Fake::new().capabilities
     });
-    let mut steered = card.open(&wish(Steering::Source));
+    let mut steered = card.open(&steering_request(Steering::Source));
     assert_eq!(vec![Shortfall::NoTable], steered.shortfalls);
     assert_eq!(Err(SteeringError::NoTable), set_table(&card, &mut steered, &[0]));
 }

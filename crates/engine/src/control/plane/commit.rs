@@ -15,9 +15,9 @@ impl ControlPlane {
     /// Applies a new snapshot and new routes of all routers as one commit, or rejects both. The memory reserved at start
     /// limits the number of interfaces and the pools. Sets the generation, the port layouts and the owner of the snapshot.
     pub fn commit(&mut self, mut snapshot: Snapshot, routes: &[RouteSet]) -> Result<u32, ControlPlaneError> {
-        let most = self.counters.first().map_or(0, |counters| counters.interfaces.len());
-        if snapshot.interfaces.len() > most {
-            return Err(ControlPlaneError::MoreInterfaces(snapshot.interfaces.len(), most));
+        let max = self.counters.first().map_or(0, |counters| counters.interfaces.len());
+        if snapshot.interfaces.len() > max {
+            return Err(ControlPlaneError::MoreInterfaces(snapshot.interfaces.len(), max));
         }
         let current = self.snapshot.current();
         snapshot.generation = current.generation.wrapping_add(1);
@@ -79,7 +79,7 @@ impl ControlPlane {
             snapshot.inspected = next;
             self.renewals.send(fresh);
         }
-        snapshot.know_inside();
+        snapshot.derive_inside_networks();
         snapshot.link();
         self.snapshot.publish(snapshot);
         Ok(generation)
@@ -111,15 +111,15 @@ impl ControlPlane {
     fn new_leases(&self, snapshot: &Snapshot) -> Result<Option<PortLayouts>, ControlPlaneError> {
         let steering = &self.start.steering;
         if !steering.admits(&snapshot.nat4) || !steering.admits(&snapshot.nat6) {
-            return Err(ControlPlaneError::Apart);
+            return Err(ControlPlaneError::SteeringConflict);
         }
         let leases = PortLayouts::of(snapshot, self.start.steering.shards());
         if leases.is_same(&self.snapshot.current().leases) {
             return Ok(None);
         }
         let taken = [
-            (Bindings::lines(&leases.four, 0, &self.room[0]), self.lines.bindings4),
-            (Bindings::lines(&leases.six, 0, &self.room[1]), self.lines.bindings6),
+            (Bindings::lines(&leases.v4, 0, &self.capacity[0]), self.lines.bindings4),
+            (Bindings::lines(&leases.v6, 0, &self.capacity[1]), self.lines.bindings6),
         ];
         if let Some((needed, reserved)) = taken.into_iter().find(|(needed, reserved)| needed > reserved) {
             let bytes = |lines: usize| lines * size_of::<Line>() * self.start.owners.len();
@@ -130,7 +130,7 @@ impl ControlPlane {
         }
         match self.is_migrated() {
             true => Ok(Some(leases)),
-            false => Err(ControlPlaneError::Unsettled),
+            false => Err(ControlPlaneError::MigrationPending),
         }
     }
 

@@ -47,11 +47,11 @@ pub enum ControlPlaneError {
     #[error(
         "steering spreads the flows of a host over shards, but a pool or a destination rule needs one shard per host"
     )]
-    Apart,
+    SteeringConflict,
     /// Pool migration is not complete, so sessions may still use ports that the pools no longer contain. If a pool
     /// regained such a port now, the pool would allocate the port twice.
     #[error("the previous change of pools is still ending sessions that have no port in the new pools")]
-    Unsettled,
+    MigrationPending,
     /// New inspection rules can't be created.
     #[error(transparent)]
     Renewal(#[from] RuleUpdateError),

@@ -65,7 +65,7 @@ impl ControlPlane {
         let shards = self.shards_of(own, memory)?;
         let owner = self.owner_state(own);
         let (requests, mut counter) = channel();
-        let (events, taken) = EventQueue::new(self.start.events.most);
+        let (events, taken) = EventQueue::new(self.start.events.max);
         counter.events = taken;
         let wanted = self.snapshot.current().inspection.as_ref();
         let (records, taken) = RecordQueue::new(wanted.map(|inspection| inspection.records).unwrap_or_default());
@@ -75,10 +75,10 @@ impl ControlPlane {
         let (subscribers, taken) = PuntQueue::new();
         counter.to_subscribers = Some(taken);
         let queue = || owner.is_some().then(|| punt::queue(punt::QUEUE_BYTES));
-        let (giver, service) = queue().unzip();
-        counter.from_subscribers = giver;
-        let (giver, host) = queue().unzip();
-        counter.from_hosts = giver;
+        let (rule_sender, service) = queue().unzip();
+        counter.from_subscribers = rule_sender;
+        let (rule_sender, host) = queue().unzip();
+        counter.from_hosts = rule_sender;
         let inspecting = Self::inspecting(self.snapshot.current(), &self.start, &mut counter, &mut self.renewals)?;
         let recognition = match self.start.applications {
             Some(capacity) => Identification::new(capacity)?,
@@ -144,7 +144,7 @@ impl ControlPlane {
             self.limits.capacity,
             self.limits.parked,
             self.limits.parked_in_all,
-            self.limits.patience,
+            self.limits.timeout,
         );
         self.waiting = parking.waiting();
         Some(OwnerState {
@@ -189,7 +189,7 @@ impl ControlPlane {
             load: Load::default(),
             alerts,
             parking: ArrayVec::new(),
-            given_up: Vec::with_capacity(held),
+            expired: Vec::with_capacity(held),
         })))
     }
 }

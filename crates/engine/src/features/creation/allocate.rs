@@ -20,7 +20,7 @@ use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::batch::{Batch, Meta, put};
 use crate::packet::icmp_error::IcmpError;
 use crate::packet::io::BURST_BUFFERS;
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 use crate::session::family::Family;
 use crate::session::shard::Shard;
 use crate::snapshot::Snapshot;
@@ -60,7 +60,7 @@ impl<F: Family> NewFlows<F> {
             };
             flow.state = match (admitted, shard_of(ctx, meta)) {
                 (Err(refusal), _) => CreationState::Refused(refusal),
-                (_, None) => CreationState::Refused((None, Own::Forgotten.into())),
+                (_, None) => CreationState::Refused((None, EngineReason::Forgotten.into())),
                 (Ok(()), Some(shard)) => match (translation.pool, PortClass::of_layers(&meta.layers)) {
                     (None, _) => CreationState::Queried,
                     (Some(pool), None) => {
@@ -119,10 +119,10 @@ impl<F: Family> NewFlows<F> {
                 let made = matches!(self.flows[earlier].state, CreationState::Made(..));
                 made && forward[earlier] == hash && self.keys[earlier] == *key
             };
-            if seen.maybe(hash)
+            if seen.may_contain(hash)
                 && let Some(leader) = (0..place).find(leader)
             {
-                self.flows[place].state = CreationState::Follows(leader as u8);
+                self.flows[place].state = CreationState::SameFlow(leader as u8);
                 continue;
             }
             let CreationState::Queried = self.flows[place].state else {
@@ -161,7 +161,7 @@ impl<F: Family> NewFlows<F> {
         let (flow, key) = (&self.flows[place], &self.keys[place]);
         let meta = batch.meta(flow.slot);
         let now = ctx.now.nanoseconds;
-        let forgotten = || (None, Own::Forgotten.into());
+        let forgotten = || (None, EngineReason::Forgotten.into());
         let FlowDecision::Session(translation) = &flow.decision else {
             return Err(forgotten());
         };
@@ -176,7 +176,7 @@ impl<F: Family> NewFlows<F> {
                 Ok((made, overlaps))
             }
             Err(refusal) => {
-                if counted != Resources::NOTHING {
+                if counted != Resources::NONE {
                     let counted = counted_by::<F>(translation, counted);
                     ctx.tools().leave(counted, F::tuple(key).context());
                 }
@@ -202,7 +202,7 @@ struct HashSieve([u64; 16]);
 
 impl HashSieve {
     #[inline(always)]
-    fn maybe(&self, hash: u64) -> bool {
+    fn may_contain(&self, hash: u64) -> bool {
         self.0[hash as usize / 64 % 16] >> (hash % 64) & 1 != 0
     }
     #[inline(always)]
@@ -231,11 +231,11 @@ pub(super) fn is_inspected<F: Family>(
 
 /// Whether a packet may create a session.
 #[inline(always)]
-fn admit<F: Family>(layers: &Layers, key: &F::Key, picks_up: bool) -> Result<(), Refusal> {
+fn admit<F: Family>(layers: &Layers, key: &F::Key, accepts_midstream: bool) -> Result<(), Refusal> {
     if layers.ttl <= 1 {
         return Err((Some(IcmpError::TimeExceeded), sluice_route::Reason::TtlExceeded.into()));
     }
-    if F::protocol(key) == TCP && !is_first_segment(layers) && !picks_up {
+    if F::protocol(key) == TCP && !is_first_segment(layers) && !accepts_midstream {
         return Err((None, sluice_nat::Reason::NotOpening.into()));
     }
     if layers.flags.has(Flags::ICMP_REPLY) {
@@ -263,7 +263,7 @@ fn admit_all<F: Family>(
         .map_or(Limits::default(), |router| router.limits);
     let context = outer(context);
     if full || limited.is_none() && router == Limits::default() {
-        return Ok(Resources::NOTHING);
+        return Ok(Resources::NONE);
     }
     let limits = limited.map(|pool| *pool.limits()).unwrap_or_default();
     admit_limited(ctx, (pool, limits), (context, router)).map_err(|reason| {
@@ -279,7 +279,7 @@ fn admit_limited(
     (context, router): (Context, Limits),
 ) -> Result<Resources, sluice_nat::Reason> {
     let (meters, now) = (&ctx.start.meters, ctx.now.nanoseconds);
-    let mut counted = Resources::NOTHING;
+    let mut counted = Resources::NONE;
     if let Some(meter) = pool
         .and_then(|pool| meters.pool(pool))
         .filter(|_| limits != Limits::default())
@@ -330,13 +330,16 @@ fn translate<F: Family>(
     // If no port is available, an inside host gets an ICMP error, but an outside host does not (RFC 6888, REQ-11).
     if full {
         let inside = translation.mapped.is_none();
-        return Err((inside.then_some(IcmpError::NoResources), Own::SessionsFull.into()));
+        return Err((
+            inside.then_some(IcmpError::NoResources),
+            EngineReason::SessionsFull.into(),
+        ));
     }
     if let (Some(pool), Some(request)) = (translation.pool, request) {
         let remote = translation.target.map_or(tuple.destination(), |target| target.address);
-        let granted = F::bindings(shard).allocate(request, tuple, remote, now);
-        let granted = granted.map_err(|reason| (Some(IcmpError::NoResources), reason.into()))?;
-        let source = NewSource::Allocated(pool, granted.lease);
+        let allocation = F::bindings(shard).allocate(request, tuple, remote, now);
+        let allocation = allocation.map_err(|reason| (Some(IcmpError::NoResources), reason.into()))?;
+        let source = NewSource::Allocated(pool, allocation.lease);
         let mut made = decision::translate(
             tuple,
             protocol,
@@ -344,10 +347,10 @@ fn translate<F: Family>(
             translation.target,
             source,
         );
-        made.decision = made.decision.with_resources(pool, granted.resources);
-        return Ok((made, granted.overlaps));
+        made.decision = made.decision.with_resources(pool, allocation.resources);
+        return Ok((made, allocation.overlaps));
     }
-    let source = translation.outside.map_or(NewSource::Kept, NewSource::Static);
+    let source = translation.outside.map_or(NewSource::Original, NewSource::Static);
     let mut made = decision::translate(
         tuple,
         protocol,
@@ -356,7 +359,7 @@ fn translate<F: Family>(
         source,
     );
     if let Some(pool) = translation.pool {
-        made.decision = made.decision.with_resources(pool, Resources::NOTHING);
+        made.decision = made.decision.with_resources(pool, Resources::NONE);
     }
     if let (Some(pool), Some(class)) = (
         translation.mapped,

@@ -25,17 +25,19 @@ pub fn decide<F: Family>(
     let (rules, tuple, protocol) = (&ctx.snapshot.nat::<F>().rules, F::tuple(key), F::protocol(key));
     let redirection = rules.match_destination(tuple, protocol, meta.interface);
     match route_flow::<F>(ctx, meta, key, redirection, host) {
-        Ok(way) => {
-            let interface = way.outgoing();
-            let sourcing = rules.match_source(tuple, protocol, interface).filter(|_| !way.settled);
-            let plan = complete::<F>(ctx, meta, key, &way, sourcing);
+        Ok(routed) => {
+            let interface = routed.outgoing();
+            let sourcing = rules
+                .match_source(tuple, protocol, interface)
+                .filter(|_| !routed.settled);
+            let plan = complete::<F>(ctx, meta, key, &routed, sourcing);
             let is_local = leads_to_host(&plan);
             let filter = ctx
                 .snapshot
                 .filter_of(tuple.context())
                 .filter(|filter| is_local || needs_filter(filter, &plan));
             let result = filter.map(|filter| {
-                let tuple = way.translated(tuple);
+                let tuple = routed.translated(tuple);
                 let header = filter::first_header::<F>(ctx.snapshot, meta, protocol, &tuple, interface);
                 let back = match &plan {
                     FlowDecision::Session(translation) => translation.hops[1],
@@ -50,9 +52,9 @@ pub fn decide<F: Family>(
                 }
             });
             match result {
-                Some(result) if !filter::may_begin(result) => FlowDecision::Drop(sluice_filter::Reason::Denied.into()),
+                Some(result) if !filter::may_start(result) => FlowDecision::Drop(sluice_filter::Reason::Denied.into()),
                 Some(result) if result.verdict == Verdict::AcceptUntracked => {
-                    untracked::<F>(ctx, meta, key, &way, plan)
+                    untracked::<F>(ctx, meta, key, &routed, plan)
                 }
                 _ => plan,
             }

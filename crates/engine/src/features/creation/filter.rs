@@ -5,8 +5,8 @@ use sluice_nat::Tuple;
 use sluice_nat::sites::is_site;
 use sluice_wire::layers::{Flags, Fragment};
 
-use super::route::{is_examined, may_begin};
-use super::{FlowDecision, FlowTranslation, NewFlows, RoutedFlow, keeps_address};
+use super::route::{is_examined, may_start};
+use super::{FlowDecision, FlowTranslation, NewFlows, RoutedFlow, needs_host_session};
 use crate::features::context::NodeContext;
 use crate::features::filter::{self, Exception, FilterQueries, Rejection};
 use crate::features::{input_filter, sites};
@@ -30,12 +30,12 @@ impl<F: Family> NewFlows<F> {
                 true => flow.decision,
                 false => later_fragment::<F>(snapshot, meta, flow.decision),
             };
-            let decision = sites::unless_forged::<F>(snapshot, meta, frame, key, decision);
+            let decision = sites::reject_forged::<F>(snapshot, meta, frame, key, decision);
             if let Some(header) = filter_query::<F>(ctx, meta, frame, key, route, &decision) {
                 queries.push(place, header);
             }
             flow.decision = match leads_to_host(&decision) {
-                true => unless_refused::<F>(ctx, meta, frame, key, route, decision),
+                true => filter_local::<F>(ctx, meta, frame, key, route, decision),
                 false => decision,
             };
         }
@@ -97,15 +97,15 @@ pub(super) fn leads_to_host<F: Family>(plan: &FlowDecision<F>) -> bool {
 
 /// The decision for a flow that a rule translates to the router's own host. The input filter may change it to a rejection.
 #[cold]
-fn unless_refused<F: Family>(
+fn filter_local<F: Family>(
     ctx: &NodeContext<'_, '_>,
     meta: &Meta,
     frame: &[u8],
     key: &F::Key,
-    way: &RoutedFlow<F>,
+    routed: &RoutedFlow<F>,
     plan: FlowDecision<F>,
 ) -> FlowDecision<F> {
-    let tuple = way.translated(F::tuple(key));
+    let tuple = routed.translated(F::tuple(key));
     let filters = ctx.snapshot.filter_of(tuple.context());
     let Some((filters, filter)) = filters.and_then(|filters| Some((filters, F::gateway_filter(filters)?))) else {
         return plan;
@@ -113,7 +113,13 @@ fn unless_refused<F: Family>(
     if meta.layers.flags.has(Flags::ICMP_ERROR) {
         return plan;
     }
-    let header = input_filter::header(filter::header::<F>(ctx.snapshot, meta, frame, &tuple, way.outgoing()));
+    let header = input_filter::header(filter::header::<F>(
+        ctx.snapshot,
+        meta,
+        frame,
+        &tuple,
+        routed.outgoing(),
+    ));
     match filter::query_filter::<F>((filters, filter), &header, ctx.own, ctx.now.nanoseconds) {
         Ok(()) => plan,
         Err(refused) => reject(refused),
@@ -126,7 +132,7 @@ pub(super) fn untracked<F: Family>(
     ctx: &NodeContext<'_, '_>,
     meta: &Meta,
     key: &F::Key,
-    way: &RoutedFlow<F>,
+    routed: &RoutedFlow<F>,
     plan: FlowDecision<F>,
 ) -> FlowDecision<F> {
     let FlowDecision::Session(FlowTranslation {
@@ -136,12 +142,12 @@ pub(super) fn untracked<F: Family>(
         return plan;
     };
     let (tuple, protocol) = (F::tuple(key), F::protocol(key));
-    let translates = way.target.is_some() || pool.is_some() || outside.is_some() || is_site(tuple.context());
+    let translates = routed.target.is_some() || pool.is_some() || outside.is_some() || is_site(tuple.context());
     let needs = translates
-        || way.inside.is_some()
+        || routed.inside.is_some()
         || meta.origin != Origin::Received
         || is_examined(ctx.snapshot, meta, protocol, hops[0])
-        || keeps_address::<F>(ctx.snapshot, meta.interface, tuple, protocol) && may_begin(&meta.layers);
+        || needs_host_session::<F>(ctx.snapshot, meta.interface, tuple, protocol) && may_start(&meta.layers);
     match needs {
         true => plan,
         false => FlowDecision::Plain,
@@ -169,15 +175,15 @@ fn is_untracked_fragment<F: Family>(
     meta: &Meta,
     frame: &[u8],
     key: &F::Key,
-    way: &RoutedFlow<F>,
+    routed: &RoutedFlow<F>,
     plan: &FlowDecision<F>,
 ) -> bool {
     meta.layers.fragment == Fragment::Later
-        && filter_query::<F>(ctx, meta, frame, key, way, plan).is_some_and(|header| {
+        && filter_query::<F>(ctx, meta, frame, key, routed, plan).is_some_and(|header| {
             let filter = ctx.snapshot.filter_of(F::tuple(key).context());
             let result = filter.map(|filter| F::filter(filter).evaluate(&header));
             result.is_some_and(|result| result.verdict == Verdict::AcceptUntracked)
-                && matches!(untracked::<F>(ctx, meta, key, way, *plan), FlowDecision::Plain)
+                && matches!(untracked::<F>(ctx, meta, key, routed, *plan), FlowDecision::Plain)
         })
 }
 
@@ -188,7 +194,7 @@ fn filter_query<F: Family>(
     meta: &Meta,
     frame: &[u8],
     key: &F::Key,
-    way: &RoutedFlow<F>,
+    routed: &RoutedFlow<F>,
     plan: &FlowDecision<F>,
 ) -> Option<Header<F::Number>> {
     let filter = ctx.snapshot.filter_of(F::tuple(key).context())?;
@@ -200,8 +206,8 @@ fn filter_query<F: Family>(
         ctx.snapshot,
         meta,
         frame,
-        &way.translated(F::tuple(key)),
-        way.outgoing(),
+        &routed.translated(F::tuple(key)),
+        routed.outgoing(),
     );
     // A packet that waits for a neighbour is filtered and counted when it is unparked. It is parked only if it would pass the filter.
     let waits = matches!(plan, FlowDecision::Wait(_)) && filter::would_pass::<F>(F::filter(filter), &header);

@@ -10,7 +10,7 @@ use super::{FlowDecision, FlowTranslation};
 use crate::features::context::NodeContext;
 use crate::features::sites;
 use crate::packet::adjacency::AdjacencyIndex;
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 use crate::session::family::Family;
 use crate::snapshot::forwarding::ForwardingDecision;
 
@@ -41,7 +41,7 @@ pub(super) fn hairpin<F: Family>(
     match action {
         Some(SourceAction::Pool(index)) => pool = Some(index),
         Some(SourceAction::Static(address)) => outside = Some(address),
-        _ if of_site => return FlowDecision::Drop(Own::SiteAddressMissing.into()),
+        _ if of_site => return FlowDecision::Drop(EngineReason::SiteAddressMissing.into()),
         Some(SourceAction::Exempt) | None => return FlowDecision::Hairpin,
     }
     let session = |back| {
@@ -56,7 +56,7 @@ pub(super) fn hairpin<F: Family>(
     };
     if of_site {
         let back = sites::hop::<F>(ctx.snapshot, tuple.context(), tuple.source());
-        return back.map_or(FlowDecision::Drop(Own::TerminalUnknown.into()), session);
+        return back.map_or(FlowDecision::Drop(EngineReason::TerminalUnknown.into()), session);
     }
     let answers = ctx.snapshot.lookup::<F>(router, tuple.destination());
     match ctx
@@ -65,7 +65,7 @@ pub(super) fn hairpin<F: Family>(
     {
         ForwardingDecision::Hop(back) => session(back),
         ForwardingDecision::Unknown(wanted) => FlowDecision::Wait(wanted),
-        ForwardingDecision::Local => FlowDecision::Drop(Own::Loop.into()),
+        ForwardingDecision::Local => FlowDecision::Drop(EngineReason::Loop.into()),
         ForwardingDecision::Refused(reason) => FlowDecision::Drop(reason.into()),
     }
 }

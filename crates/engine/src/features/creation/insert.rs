@@ -17,7 +17,7 @@ use crate::features::inspection::InspectState;
 use crate::packet::batch::{Batch, Meta, put};
 use crate::packet::icmp_error::IcmpError;
 use crate::packet::io::BURST_BUFFERS;
-use crate::packet::reason::{Own, Reason};
+use crate::packet::reason::{EngineReason, Reason};
 use crate::session::application::Application;
 use crate::session::bound_interfaces::BoundInterfaces;
 use crate::session::family::{Family, Session, SessionParts};
@@ -27,10 +27,10 @@ use crate::snapshot::forwarding::NeighbourReferences;
 use crate::snapshot::marks::of_class;
 
 /// Number of sessions by which session memory is prefetched ahead.
-const AHEAD: usize = 16;
+const PREFETCH_DISTANCE: usize = 16;
 
 /// Drop reason of a new session with a reverse key that another session already has.
-pub(super) const CLASH: Reason = Reason::Own(Own::SessionClash);
+pub(super) const CLASH: Reason = Reason::Engine(EngineReason::SessionClash);
 
 /// Hashes of the keys of new flows.
 pub struct KeyHashes {
@@ -65,14 +65,17 @@ impl<F: Family> NewFlows<F> {
                 F::table_ref(shard).prefetch_insert();
             }
         };
-        for (&place, &hash) in places.iter().zip(reverse).take(AHEAD) {
+        for (&place, &hash) in places.iter().zip(reverse).take(PREFETCH_DISTANCE) {
             ask(ctx, self.flows[place as usize].slot, hash);
         }
         self.publish(batch, ctx);
         let mut holds = NeighbourReferences::default();
         let mut created = 0;
         for (number, (&place, &reverse_hash)) in places.iter().zip(reverse).enumerate() {
-            if let (Some(&later), Some(&hash)) = (places.get(number + AHEAD), reverse.get(number + AHEAD)) {
+            if let (Some(&later), Some(&hash)) = (
+                places.get(number + PREFETCH_DISTANCE),
+                reverse.get(number + PREFETCH_DISTANCE),
+            ) {
                 ask(ctx, self.flows[later as usize].slot, hash);
             }
             let (key, hash) = (&self.keys[place as usize], forward[place as usize]);
@@ -105,7 +108,7 @@ impl<F: Family> NewFlows<F> {
                         mark::<F>(ctx, meta.shard, index, own.next().map(|(_, marking)| *marking));
                     }
                     if flow.request.is_some() {
-                        count_fit::<F>(ctx, meta, index);
+                        count_rss_match::<F>(ctx, meta, index);
                     }
                 }
                 Err(refusal) => {
@@ -189,8 +192,8 @@ fn release<F: Family>(
 
 /// If ports are selected for RSS, counts whether the NIC delivers the reverse packets of a session to its shard.
 #[inline(always)]
-fn count_fit<F: Family>(ctx: &mut NodeContext<'_, '_>, meta: &Meta, index: RecordIndex) {
-    if ctx.start.steering.fitting().is_none() {
+fn count_rss_match<F: Family>(ctx: &mut NodeContext<'_, '_>, meta: &Meta, index: RecordIndex) {
+    if ctx.start.steering.rss_ports().is_none() {
         return;
     }
     let shard = shard_of(ctx, meta);
@@ -292,7 +295,7 @@ pub(super) fn insert<F: Family>(
 ) -> Result<RecordIndex, Refusal> {
     let inserted = F::table(shard).insert(forward, reverse, session);
     let index = inserted.map_err(|refused| match refused {
-        InsertError::Full | InsertError::Crowded => (Some(IcmpError::NoResources), Own::SessionsFull.into()),
+        InsertError::Full | InsertError::Crowded => (Some(IcmpError::NoResources), EngineReason::SessionsFull.into()),
         InsertError::Duplicate { .. } | InsertError::Mirrored => (None, CLASH),
     })?;
     let (wheel, table) = F::wheel(shard);

@@ -20,7 +20,7 @@ use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::batch::{Batch, Meta, Origin, put};
 use crate::packet::icmp_error::IcmpError;
 use crate::packet::io::BURST_BUFFERS;
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 use crate::packet::task::UnresolvedNeighbour;
 use crate::session::family::Family;
 use crate::snapshot::Snapshot;
@@ -73,7 +73,7 @@ fn terminal<F: Family>(
     // Terminals of a site need no neighbour resolution, because their DHCP leases contain their MACs.
     match sites::hop::<F>(ctx.snapshot, context, address) {
         Some(hop) => Ok(ForwardingDecision::Hop(hop)),
-        None => Err(FlowDecision::Drop(Own::SiteAddressLost.into())),
+        None => Err(FlowDecision::Drop(EngineReason::SiteAddressLost.into())),
     }
 }
 
@@ -82,9 +82,9 @@ fn terminal<F: Family>(
 fn is_for_gateway(ctx: &NodeContext<'_, '_>, interface: u16, layers: &Layers, destination_port: u16) -> bool {
     // The address may belong to both an interface and a pool. The gateway answers ICMP queries to this address;
     // other packets without a mapping go to the host of the interface.
-    let asks = layers.flags.has(Flags::ICMP_QUERY) && !layers.flags.has(Flags::ICMP_REPLY);
+    let is_request = layers.flags.has(Flags::ICMP_QUERY) && !layers.flags.has(Flags::ICMP_REPLY);
     let answers = layers.flags.has(Flags::ICMP_REPLY) && ctx.snapshot.probes.expects(destination_port);
-    asks || answers || ctx.snapshot.host(interface).is_some()
+    is_request || answers || ctx.snapshot.host(interface).is_some()
 }
 
 /// Validates the source of a flow. `is_transit`: the packet is not for the gateway itself.
@@ -95,13 +95,13 @@ fn validate_source<F: Family>(
     tuple: &F::Tuple,
     (outside, is_transit): (bool, bool),
 ) -> Result<(), FlowDecision<F>> {
-    let turned = meta.origin == Origin::Hairpinned;
+    let is_hairpin = meta.origin == Origin::Hairpinned;
     // The source of a packet can be a translated outside address only if the packet was hairpinned.
-    if outside && !turned && is_outside_address::<F>(ctx.snapshot, outer(tuple.context()), tuple.source()) {
+    if outside && !is_hairpin && is_outside_address::<F>(ctx.snapshot, outer(tuple.context()), tuple.source()) {
         return Err(FlowDecision::Drop(sluice_nat::Reason::ForgedSource.into()));
     }
     // The source of a site's terminal is validated by its lease, not by routes.
-    if !is_transit || turned || is_site(tuple.context()) {
+    if !is_transit || is_hairpin || is_site(tuple.context()) {
         return Ok(());
     }
     let came = ctx.snapshot.interface(meta.interface);
@@ -131,8 +131,8 @@ pub(super) fn route_flow<F: Family>(
     let router = ctx.snapshot.router_of(interface);
     let lookup = ctx.snapshot.lookup::<F>(router, tuple.source());
     let flow = || F::hash_one(ctx.hasher, key);
-    let turned = meta.origin == Origin::Hairpinned;
-    let outside = turned || came.is_some_and(|i| i.outside);
+    let is_hairpin = meta.origin == Origin::Hairpinned;
+    let outside = is_hairpin || came.is_some_and(|i| i.outside);
     let context = outer(tuple.context());
     let to = translate_destination::<F>(ctx, meta, key, (redirection, host), outside)?;
     let (target, mapped, inside) = (to.target, to.mapped, to.inside);
@@ -146,15 +146,15 @@ pub(super) fn route_flow<F: Family>(
     };
     // A rule with the ingress interface of the packet translates the packet without hairpinning.
     let is_direct = redirection.is_some_and(|decided| decided.inbound);
-    let comes_back = public && !outside && !is_direct && !target.as_ref().is_some_and(leads_out);
+    let must_hairpin = public && !outside && !is_direct && !target.as_ref().is_some_and(leads_out);
     let address = match target {
-        Some(target) if !comes_back => target.address,
+        Some(target) if !must_hairpin => target.address,
         _ => tuple.destination(),
     };
     if F::is_group(address) {
-        return Err(FlowDecision::Drop(Own::Multicast.into()));
+        return Err(FlowDecision::Drop(EngineReason::Multicast.into()));
     }
-    let destination = match inside.filter(|_| !comes_back) {
+    let destination = match inside.filter(|_| !must_hairpin) {
         None => ctx.forwarding.find::<F>(lookup, address, flow),
         Some(context) => terminal::<F>(ctx, context, address)?,
     };
@@ -167,9 +167,9 @@ pub(super) fn route_flow<F: Family>(
             return Err(FlowDecision::Drop(sluice_nat::Reason::Unsolicited.into()));
         }
     }
-    let is_transit = destination != ForwardingDecision::Local || comes_back || target.is_some();
+    let is_transit = destination != ForwardingDecision::Local || must_hairpin || target.is_some();
     validate_source::<F>(ctx, meta, tuple, (outside, is_transit))?;
-    if comes_back {
+    if must_hairpin {
         return Err(hairpin::<F>(ctx, router, key, destination));
     }
     let there = match destination {
@@ -189,7 +189,7 @@ pub(super) fn route_flow<F: Family>(
         settled: there == ForwardingDecision::Local
             || to.exempt
             || mapped.is_some()
-            || turned && target.is_some()
+            || is_hairpin && target.is_some()
             || is_site(tuple.context()),
         inside,
     })
@@ -209,7 +209,7 @@ fn translate_source<F: Family>(
     ctx: &NodeContext<'_, '_>,
     context: Context,
     sourcing: SourceMatch<F>,
-) -> Result<(Option<PoolIndex>, Option<F::Address>), Own> {
+) -> Result<(Option<PoolIndex>, Option<F::Address>), EngineReason> {
     let (mut pool, mut outside) = (None, None);
     match sourcing.map(|decided| decided.action) {
         Some(SourceAction::Pool(index)) => pool = Some(index),
@@ -217,7 +217,7 @@ fn translate_source<F: Family>(
         Some(SourceAction::Exempt) | None if is_site(context) => match sites::source::<F>(ctx.snapshot, context) {
             Some(SourceAction::Pool(index)) => pool = Some(index),
             Some(SourceAction::Static(address)) => outside = Some(address),
-            _ => return Err(Own::SiteAddressMissing),
+            _ => return Err(EngineReason::SiteAddressMissing),
         },
         Some(SourceAction::Exempt) | None => {}
     }
@@ -229,7 +229,7 @@ pub(super) fn complete<F: Family>(
     ctx: &NodeContext<'_, '_>,
     meta: &Meta,
     key: &F::Key,
-    way: &RoutedFlow<F>,
+    routed: &RoutedFlow<F>,
     sourcing: SourceMatch<F>,
 ) -> FlowDecision<F> {
     let tuple = F::tuple(key);
@@ -237,64 +237,64 @@ pub(super) fn complete<F: Family>(
         Ok(translation) => translation,
         Err(reason) => return FlowDecision::Drop(reason.into()),
     };
-    let there = match way.there {
+    let there = match routed.there {
         ForwardingDecision::Hop(hop) => hop,
         ForwardingDecision::Unknown(wanted) => return FlowDecision::Wait(wanted),
-        ForwardingDecision::Local if way.target.is_some() => AdjacencyIndex::LOCAL,
+        ForwardingDecision::Local if routed.target.is_some() => AdjacencyIndex::LOCAL,
         ForwardingDecision::Local | ForwardingDecision::Refused(_) => return FlowDecision::Gateway,
     };
     // An ICMP error for an unknown flow does not create a session.
     let kept = (ctx.snapshot.filters_sessions(tuple.context())
         || is_examined(ctx.snapshot, meta, F::protocol(key), there))
         && !meta.layers.flags.has(Flags::ICMP_ERROR);
-    if way.target.is_none() && pool.is_none() && outside.is_none() && !kept {
-        let keeps_address = keeps_address::<F>(ctx.snapshot, meta.interface, tuple, F::protocol(key));
-        if !keeps_address || meta.origin != Origin::Received || meta.layers.flags.has(Flags::ICMP_ERROR) {
+    if routed.target.is_none() && pool.is_none() && outside.is_none() && !kept {
+        let needs_host_session = needs_host_session::<F>(ctx.snapshot, meta.interface, tuple, F::protocol(key));
+        if !needs_host_session || meta.origin != Origin::Received || meta.layers.flags.has(Flags::ICMP_ERROR) {
             return FlowDecision::Plain;
         }
         if !ctx.snapshot.passes_untranslated {
             return FlowDecision::Drop(sluice_nat::Reason::UntranslatedInbound.into());
         }
-        if !may_begin(&meta.layers) {
+        if !may_start(&meta.layers) {
             return FlowDecision::Plain;
         }
     }
     if is_site(tuple.context()) {
         let Some(back) = sites::hop::<F>(ctx.snapshot, tuple.context(), tuple.source()) else {
-            return FlowDecision::Drop(Own::TerminalUnknown.into());
+            return FlowDecision::Drop(EngineReason::TerminalUnknown.into());
         };
         return FlowDecision::Session(FlowTranslation {
-            target: way.target,
+            target: routed.target,
             pool,
             outside,
-            mapped: way.mapped,
+            mapped: routed.mapped,
             hops: [there, back],
-            answers: Some(way.inside.unwrap_or(outer(tuple.context()))),
+            answers: Some(routed.inside.unwrap_or(outer(tuple.context()))),
         });
     }
-    let turned = meta.origin == Origin::Hairpinned;
+    let is_hairpin = meta.origin == Origin::Hairpinned;
     let router = ctx.snapshot.router_of(meta.interface);
-    let answers = ctx.snapshot.lookup::<F>(router, way.translated(tuple).destination());
-    let by_uplink = by_uplink::<F>(ctx, meta, way, (answers, tuple.source()));
+    let answers = ctx.snapshot.lookup::<F>(router, routed.translated(tuple).destination());
+    let by_uplink = by_uplink::<F>(ctx, meta, routed, (answers, tuple.source()));
     let back = match by_uplink.unwrap_or_else(|| {
         let flow = || F::hash_one(ctx.hasher, key);
         ctx.forwarding.find::<F>(answers, tuple.source(), flow)
     }) {
-        _ if turned && is_outside_address::<F>(ctx.snapshot, tuple.context(), tuple.source()) => {
+        _ if is_hairpin && is_outside_address::<F>(ctx.snapshot, tuple.context(), tuple.source()) => {
             AdjacencyIndex::HAIRPIN
         }
         ForwardingDecision::Hop(hop) => hop,
         ForwardingDecision::Unknown(wanted) => return FlowDecision::Wait(wanted),
-        ForwardingDecision::Local => return FlowDecision::Drop(Own::Loop.into()),
+        ForwardingDecision::Local => return FlowDecision::Drop(EngineReason::Loop.into()),
         ForwardingDecision::Refused(reason) => return FlowDecision::Drop(reason.into()),
     };
     FlowDecision::Session(FlowTranslation {
-        target: way.target,
+        target: routed.target,
         pool,
         outside,
-        mapped: way.mapped,
+        mapped: routed.mapped,
         hops: [there, back],
-        answers: way.inside,
+        answers: routed.inside,
     })
 }
 
@@ -304,14 +304,14 @@ pub(super) fn complete<F: Family>(
 fn by_uplink<F: Family>(
     ctx: &NodeContext<'_, '_>,
     meta: &Meta,
-    way: &RoutedFlow<F>,
+    routed: &RoutedFlow<F>,
     (answers, sender): (Lookup<'_>, F::Address),
 ) -> Option<ForwardingDecision> {
     let is_uplink = ctx
         .snapshot
         .interface(meta.interface)
         .is_some_and(|interface| interface.outside);
-    if way.target.is_none() || !is_uplink || meta.origin != Origin::Received {
+    if routed.target.is_none() || !is_uplink || meta.origin != Origin::Received {
         return None;
     }
     ctx.forwarding
@@ -327,7 +327,7 @@ fn by_uplink<F: Family>(
 
 /// Whether a flow from outside to an inside host's own address needs a session. Without a session, a source rule would
 /// translate the answers.
-pub fn keeps_address<F: Family>(snapshot: &Snapshot, interface: u16, tuple: &F::Tuple, protocol: u8) -> bool {
+pub fn needs_host_session<F: Family>(snapshot: &Snapshot, interface: u16, tuple: &F::Tuple, protocol: u8) -> bool {
     if !snapshot.interface(interface).is_some_and(|interface| interface.outside) {
         return false;
     }
@@ -351,7 +351,7 @@ pub fn keeps_address<F: Family>(snapshot: &Snapshot, interface: u16, tuple: &F::
 }
 
 /// Whether a packet may be the first of its flow.
-pub(super) fn may_begin(layers: &Layers) -> bool {
+pub(super) fn may_start(layers: &Layers) -> bool {
     match layers.protocol {
         TCP => is_first_segment(layers),
         _ => !layers.flags.has(Flags::ICMP_REPLY),

@@ -51,8 +51,8 @@ pub fn divert<F: Family>(
         put(lists.identify.of::<F>(), (slot, index, direction));
         return true;
     }
-    if inspect == InspectState::Left && !passed {
-        counters.bypass_before(Skipped::Left);
+    if inspect == InspectState::Bypassed && !passed {
+        counters.bypass_before(Skipped::Bypassed);
     }
     let kept = |code_points: &Marks| class_of(code_points.get::<F>(shard, index));
     if direction == Direction::Forward

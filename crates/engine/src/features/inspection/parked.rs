@@ -20,7 +20,7 @@ enum ParkState {
     /// The ticket is free.
     Free,
     /// The packet is in the current burst and will be parked at the end of the burst.
-    InHand(BufferIndex),
+    InBurst(BufferIndex),
     /// The packet is parked.
     Parked(WaitingPacket),
     /// The packet could not be parked, and was dropped.
@@ -30,7 +30,7 @@ enum ParkState {
 #[derive(Debug)]
 struct Place {
     held: ParkState,
-    told: FragmentNote,
+    note: FragmentNote,
     /// Whether the packet has been released.
     leaves: bool,
     /// Whether the packet has been inspected, so that it skips inspection.
@@ -43,7 +43,7 @@ pub struct ReleasedPacket {
     /// The parked packet with its buffer.
     pub waiting: WaitingPacket,
     /// Results of virtual reassembly for the packet.
-    pub told: FragmentNote,
+    pub note: FragmentNote,
     /// Whether the packet has been inspected, so that it skips inspection.
     pub passed: bool,
 }
@@ -63,26 +63,26 @@ pub struct ParkedPackets {
 #[derive(Debug)]
 pub enum Released {
     /// The packet is in the current burst.
-    InHand(BufferIndex),
+    InBurst(BufferIndex),
     /// The packet will be processed in a later burst.
     Later,
     /// The packet was dropped before.
-    Gone,
+    Dropped,
 }
 
 impl ParkedPackets {
-    /// Creates space for `most` parked packets.
-    pub fn new(most: u32) -> Self {
+    /// Creates space for `max` parked packets.
+    pub fn new(max: u32) -> Self {
         let place = |_| Place {
             held: ParkState::Free,
-            told: FragmentNote::default(),
+            note: FragmentNote::default(),
             leaves: false,
             passed: false,
         };
         Self {
-            places: (0..most).map(place).collect(),
-            free: (0..most).rev().collect(),
-            released: VecDeque::with_capacity(most as usize),
+            places: (0..max).map(place).collect(),
+            free: (0..max).rev().collect(),
+            released: VecDeque::with_capacity(max as usize),
             waiting: 0,
         }
     }
@@ -98,11 +98,11 @@ impl ParkedPackets {
     }
 
     /// Reserves a ticket for a fragment of the current burst.
-    pub fn reserve(&mut self, slot: BufferIndex, told: FragmentNote) -> Option<u32> {
+    pub fn reserve(&mut self, slot: BufferIndex, note: FragmentNote) -> Option<u32> {
         let ticket = self.free.pop()?;
         *self.places.get_mut(ticket as usize)? = Place {
-            held: ParkState::InHand(slot),
-            told,
+            held: ParkState::InBurst(slot),
+            note,
             leaves: false,
             passed: false,
         };
@@ -142,7 +142,7 @@ impl ParkedPackets {
     /// The slot of the packet, if it is in the current burst.
     pub fn in_burst(&self, ticket: u32) -> Option<BufferIndex> {
         match self.places.get(ticket as usize)?.held {
-            ParkState::InHand(slot) => Some(slot),
+            ParkState::InBurst(slot) => Some(slot),
             ParkState::Parked(_) | ParkState::Lost | ParkState::Free => None,
         }
     }
@@ -163,12 +163,12 @@ impl ParkedPackets {
     /// Releases a ticket, so that its packet is processed again.
     pub fn release(&mut self, ticket: u32) -> Released {
         let Some(place) = self.places.get(ticket as usize) else {
-            return Released::Gone;
+            return Released::Dropped;
         };
         match place.held {
-            ParkState::InHand(slot) => {
+            ParkState::InBurst(slot) => {
                 self.clear(ticket);
-                Released::InHand(slot)
+                Released::InBurst(slot)
             }
             ParkState::Parked(_) => {
                 self.finish(ticket);
@@ -177,7 +177,7 @@ impl ParkedPackets {
             }
             ParkState::Lost | ParkState::Free => {
                 self.clear(ticket);
-                Released::Gone
+                Released::Dropped
             }
         }
     }
@@ -196,7 +196,7 @@ impl ParkedPackets {
     pub fn take(&mut self, ticket: u32) -> Option<WaitingPacket> {
         match self.clear(ticket) {
             ParkState::Parked(waiting) => Some(waiting),
-            ParkState::InHand(_) | ParkState::Lost | ParkState::Free => None,
+            ParkState::InBurst(_) | ParkState::Lost | ParkState::Free => None,
         }
     }
 
@@ -204,9 +204,9 @@ impl ParkedPackets {
     pub fn next_released(&mut self) -> Option<ReleasedPacket> {
         while let Some(ticket) = self.released.pop_front() {
             let place = self.places.get(ticket as usize)?;
-            let (told, passed) = (place.told, place.passed);
+            let (note, passed) = (place.note, place.passed);
             if let Some(waiting) = self.take(ticket) {
-                return Some(ReleasedPacket { waiting, told, passed });
+                return Some(ReleasedPacket { waiting, note, passed });
             }
         }
         None

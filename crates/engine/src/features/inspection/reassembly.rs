@@ -36,7 +36,7 @@ impl<'a> FragmentSpan<'a> {
     /// Reads the fragment of a frame; `None` if extension headers follow the fragment header.
     pub fn read(layers: &Layers, frame: &'a [u8]) -> Option<Self> {
         let datagram = layers.datagram(frame);
-        let begin = layers.l4.checked_sub(layers.l3)? as usize;
+        let start = layers.l4.checked_sub(layers.l3)? as usize;
         let (from, more) = match layers.class {
             Class::Ipv4 => {
                 let field = ipv4::Ipv4::new(datagram)?;
@@ -44,7 +44,7 @@ impl<'a> FragmentSpan<'a> {
             }
             Class::Ipv6 => {
                 let at = ipv6::walk(datagram).ok()?.fragment?;
-                if at + ipv6::fragment::LENGTH != begin {
+                if at + ipv6::fragment::LENGTH != start {
                     return None;
                 }
                 let field = ipv6::fragment::Fragment::new(datagram.get(at..)?)?;
@@ -52,7 +52,7 @@ impl<'a> FragmentSpan<'a> {
             }
             Class::Arp | Class::Other => return None,
         };
-        let bytes = datagram.get(begin..)?;
+        let bytes = datagram.get(start..)?;
         (from + bytes.len() <= LONGEST).then_some(Self {
             from,
             is_last: !more,
@@ -76,7 +76,7 @@ enum State {
     #[default]
     Gathering,
     /// The datagram is refused for this reason, and its further fragments are dropped.
-    Spoilt(Reason),
+    Invalid(Reason),
 }
 
 #[derive(Debug, Default)]
@@ -99,7 +99,7 @@ struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FragmentOutcome {
     /// Other fragments are missing. The caller parks this fragment and [keeps](Reassembly::keep) its ticket.
-    Waits(u32),
+    Incomplete(u32),
     /// The datagram is complete. The value is its entry.
     Whole(u32),
     /// The fragment must be dropped for this reason. If an entry is given, the parked fragments of that entry must be
@@ -197,7 +197,7 @@ impl Reassembly {
                     key: *key,
                     source,
                     shard,
-                    until: now.saturating_add(self.limits.patience),
+                    until: now.saturating_add(self.limits.timeout),
                     ..Entry::default()
                 };
                 place
@@ -205,29 +205,29 @@ impl Reassembly {
         };
         let entry = &mut self.entries[place as usize];
         let (from, to) = (piece.from, piece.from + piece.bytes.len());
-        let room = place as usize * LONGEST;
-        let bytes = &mut self.bytes[room..room + LONGEST];
+        let offset = place as usize * LONGEST;
+        let bytes = &mut self.bytes[offset..offset + LONGEST];
         match entry.state {
-            State::Spoilt(reason) => return FragmentOutcome::Refused(reason, None),
+            State::Invalid(reason) => return FragmentOutcome::Refused(reason, None),
             State::Gathering => {}
         }
         if entry.parts.iter().any(|part| part.is(from, to)) && bytes[from..to] == *piece.bytes {
             return FragmentOutcome::Refused(Reason::FragmentCopy, None);
         }
-        let spoil = |entry: &mut Entry, reason| {
-            entry.state = State::Spoilt(reason);
+        let invalidate = |entry: &mut Entry, reason| {
+            entry.state = State::Invalid(reason);
             FragmentOutcome::Refused(reason, Some(place))
         };
         if entry.parts.iter().any(|part| part.overlaps(from, to)) {
-            return spoil(entry, Reason::FragmentOverlap);
+            return invalidate(entry, Reason::FragmentOverlap);
         }
         let reach = entry.parts.iter().map(|part| part.to as usize).max().unwrap_or(0);
-        let fits_end = match (piece.is_last, entry.end) {
+        let ends_match = match (piece.is_last, entry.end) {
             (true, end) => end.is_none() && reach <= to,
             (false, end) => from < to && end.is_none_or(|end| to <= end),
         };
-        if !fits_end {
-            return spoil(entry, Reason::FragmentInconsistent);
+        if !ends_match {
+            return invalidate(entry, Reason::FragmentInconsistent);
         }
         if !fits || entry.parts.is_full() {
             return FragmentOutcome::Refused(Reason::FragmentsFull, None);
@@ -246,7 +246,7 @@ impl Reassembly {
         if entry.end == Some(entry.there) {
             return FragmentOutcome::Whole(place);
         }
-        FragmentOutcome::Waits(place)
+        FragmentOutcome::Incomplete(place)
     }
 
     /// Stores the ticket of the fragment that arrived last. If the ticket is `None`, the fragment could not be parked
@@ -327,7 +327,7 @@ impl Reassembly {
     }
 
     /// Removes the datagrams of a shard. The tickets of their fragments are passed to `give`.
-    pub fn give_up(&mut self, shard: u16, mut give: impl FnMut(u32)) {
+    pub fn drop_parked(&mut self, shard: u16, mut give: impl FnMut(u32)) {
         for place in 0..self.entries.len() {
             if self.tags[place] != 0 && self.entries[place].shard == shard {
                 self.take_tickets(place as u32).into_iter().for_each(&mut give);

@@ -23,7 +23,7 @@ pub enum RuleUpdateError {
         "a worker has not yet loaded the previous inspection rules: apply the configuration again in a few \
          seconds"
     )]
-    Unfollowed,
+    WorkersBehind,
 }
 
 /// The control thread's producers of the channels to all shards and workers.
@@ -36,7 +36,7 @@ pub struct RuleUpdates {
 /// The states of new rules for all shards and workers.
 pub struct NewRules {
     generation: u32,
-    books: Vec<RulesetState>,
+    rulesets: Vec<RulesetState>,
     tools: Vec<DetectionContext>,
 }
 
@@ -48,8 +48,8 @@ impl RuleUpdates {
     }
 
     fn have_capacity(&self) -> bool {
-        let of_shards = self.shards.iter().all(|giver| giver.has_room());
-        of_shards && self.workers.iter().all(|giver| giver.has_room())
+        let of_shards = self.shards.iter().all(|rule_sender| rule_sender.has_capacity());
+        of_shards && self.workers.iter().all(|rule_sender| rule_sender.has_capacity())
     }
 
     /// Creates the states that replace the rules of one commit by the rules of another commit with the given
@@ -68,24 +68,24 @@ impl RuleUpdates {
         }
         self.collect();
         if !self.have_capacity() {
-            return Err(RuleUpdateError::Unfollowed);
+            return Err(RuleUpdateError::WorkersBehind);
         }
-        let book = |_| RulesetState::new(plan, after.rules.clone(), generation);
+        let ruleset = |_| RulesetState::new(plan, after.rules.clone(), generation);
         let tools = |_| DetectionContext::for_rulesets([&before.rules, &after.rules]);
         Ok(Some(NewRules {
             generation,
-            books: self.shards.iter().map(book).collect::<Result<_, _>>()?,
+            rulesets: self.shards.iter().map(ruleset).collect::<Result<_, _>>()?,
             tools: self.workers.iter().map(tools).collect::<Result<_, _>>()?,
         }))
     }
 
     /// Sends the states to all shards and workers. The control thread must call this before it publishes the snapshot.
     pub fn send(&mut self, fresh: NewRules) {
-        for (giver, tools) in self.workers.iter_mut().zip(fresh.tools) {
-            giver.send(fresh.generation, Box::new(tools));
+        for (rule_sender, tools) in self.workers.iter_mut().zip(fresh.tools) {
+            rule_sender.send(fresh.generation, Box::new(tools));
         }
-        for (giver, book) in self.shards.iter_mut().zip(fresh.books) {
-            giver.send(fresh.generation, Box::new(book));
+        for (rule_sender, ruleset) in self.shards.iter_mut().zip(fresh.rulesets) {
+            rule_sender.send(fresh.generation, Box::new(ruleset));
         }
     }
 }

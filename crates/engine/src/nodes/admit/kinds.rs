@@ -7,12 +7,12 @@ use sluice_wire::vlan::{Tag, is_tag};
 use crate::features::context::NodeContext;
 use crate::packet::batch::put;
 use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, PortIndex};
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 use crate::snapshot::Snapshot;
 use crate::snapshot::shares::{RouterEntry, Shares};
 
 /// Index for frames that belong to no interface, or to a router without a share. Used as kind and as part.
-pub(super) const NOBODY: u8 = BURST_BUFFERS as u8 - 1;
+pub(super) const NO_SHARE: u8 = BURST_BUFFERS as u8 - 1;
 
 /// Number of leading bytes of a frame that contain the MAC addresses, two VLAN tags and the EtherType.
 const HEAD: usize = 20;
@@ -23,19 +23,21 @@ pub(super) struct Part {
     pub(super) entry: RouterEntry,
     pub(super) packets: u64,
     /// Number of packets and bits that the rate still permits, if the router has a rate limit.
-    pub(super) left: Option<[u64; 2]>,
-    pub(super) had: [u64; 2],
+    pub(super) remaining: Option<[u64; 2]>,
+    pub(super) used: [u64; 2],
 }
 
 impl Part {
     /// Whether the rate limit admits a packet of this many bits. An admitted packet is counted.
     #[inline(always)]
     pub(super) fn takes(&mut self, bits: u64) -> bool {
-        let Some([packets, all]) = self.left else { return true };
-        let fits = self.had[0] < packets && self.had[1] + bits <= all;
+        let Some([packets, all]) = self.remaining else {
+            return true;
+        };
+        let fits = self.used[0] < packets && self.used[1] + bits <= all;
         if fits {
-            self.had[0] += 1;
-            self.had[1] += bits;
+            self.used[0] += 1;
+            self.used[1] += bits;
         }
         fits
     }
@@ -44,7 +46,7 @@ impl Part {
 /// Index of the [`Part`] of an interface's router. Interfaces of bridges have no part.
 pub(super) fn part_of(parts: &mut ArrayVec<Part, BURST_SIZE>, shares: &Shares, interface: u16, now: u64) -> u8 {
     let Some((number, entry)) = shares.entry_of(interface) else {
-        return NOBODY;
+        return NO_SHARE;
     };
     let known = parts.iter().position(|part| part.number == number);
     let place = known.unwrap_or_else(|| {
@@ -54,8 +56,8 @@ pub(super) fn part_of(parts: &mut ArrayVec<Part, BURST_SIZE>, shares: &Shares, i
                 number,
                 entry,
                 packets: 0,
-                left: shares.left(entry.router, now),
-                had: [0; 2],
+                remaining: shares.remaining(entry.router, now),
+                used: [0; 2],
             },
         );
         parts.len() - 1
@@ -64,7 +66,7 @@ pub(super) fn part_of(parts: &mut ArrayVec<Part, BURST_SIZE>, shares: &Shares, i
 }
 
 /// Frames of a burst, grouped by their VLAN tags into kinds, so that refusing a frame costs few cycles. The arrays are
-/// indexed by kind, including [`NOBODY`].
+/// indexed by kind, including [`NO_SHARE`].
 pub(super) struct Kinds {
     /// Cache that maps tags to kinds.
     known: [(u64, u8); 16],
@@ -81,10 +83,10 @@ pub(super) struct Kinds {
 impl Kinds {
     pub(super) fn new() -> Self {
         Self {
-            known: [(u64::MAX, NOBODY); 16],
+            known: [(u64::MAX, NO_SHARE); 16],
             count: 0,
             interface: [0; BURST_BUFFERS],
-            part: [NOBODY; BURST_BUFFERS],
+            part: [NO_SHARE; BURST_BUFFERS],
             packets: [0; BURST_BUFFERS],
             refused: [[0; BURST_BUFFERS]; 2],
             bytes: [0; BURST_BUFFERS],
@@ -97,8 +99,8 @@ impl Kinds {
     pub(super) fn see(&mut self, tags: u64, find: impl FnOnce() -> Option<(u16, u8)>) -> u8 {
         let place = (tags ^ tags >> 32) as usize % self.known.len();
         if self.known[place].0 != tags {
-            let found = find().filter(|_| self.count < NOBODY);
-            let kind = found.map_or(NOBODY, |(interface, part)| {
+            let found = find().filter(|_| self.count < NO_SHARE);
+            let kind = found.map_or(NO_SHARE, |(interface, part)| {
                 let kind = self.count;
                 self.count += 1;
                 (self.interface[usize::from(kind)], self.part[usize::from(kind)]) = (interface, part);
@@ -114,13 +116,13 @@ impl Kinds {
     /// Refuses the packets that exceed the number granted to their router. Returns the slots of the refused packets as
     /// a bit mask.
     #[inline(always)]
-    pub(super) fn refuse(&mut self, kinds: &[u8], packets: &[Packet<'_>], granted: &mut [u16; BURST_BUFFERS]) -> u64 {
+    pub(super) fn refuse(&mut self, kinds: &[u8], packets: &[Packet<'_>], allowance: &mut [u16; BURST_BUFFERS]) -> u64 {
         let mut bits = 0;
         for (place, (kind, packet)) in kinds.iter().zip(packets).enumerate() {
             let kind = usize::from(*kind) % BURST_BUFFERS;
-            let granted = &mut granted[usize::from(self.part[kind]) % BURST_BUFFERS];
-            let is_refused = *granted == 0;
-            *granted -= u16::from(!is_refused);
+            let allowance = &mut allowance[usize::from(self.part[kind]) % BURST_BUFFERS];
+            let is_refused = *allowance == 0;
+            *allowance -= u16::from(!is_refused);
             self.refused[1][kind] += u16::from(is_refused);
             self.bytes[kind] += if is_refused { packet.len() as u32 } else { 0 };
             bits |= u64::from(is_refused) << place;
@@ -130,7 +132,7 @@ impl Kinds {
 
     /// Counts refused packets as received and dropped. If a trace or a capture runs, the graph counts the drops
     /// instead.
-    pub(super) fn count(&self, ctx: &NodeContext<'_, '_>, reason: Own, is_watched: bool) {
+    pub(super) fn count(&self, ctx: &NodeContext<'_, '_>, reason: EngineReason, is_observed: bool) {
         for kind in 0..usize::from(self.count) {
             let refused = [0, 1].map(|by: usize| u64::from(self.refused[by][kind]));
             let Some(counters) = ctx.counters.interfaces.get(usize::from(self.interface[kind])) else {
@@ -138,8 +140,8 @@ impl Kinds {
             };
             counters.received.add(refused[0] + refused[1]);
             counters.received_bytes.add(self.bytes[kind].into());
-            if !is_watched {
-                counters.drop_many(Own::RateLimited.into(), refused[0]);
+            if !is_observed {
+                counters.drop_many(EngineReason::RateLimited.into(), refused[0]);
                 counters.drop_many(reason.into(), refused[1]);
             }
         }

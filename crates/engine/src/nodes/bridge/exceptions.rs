@@ -12,7 +12,7 @@ use crate::packet::lists::Lists;
 use crate::packet::reason::Reason;
 use crate::snapshot::Bridge;
 
-use super::{inspects, onward, send};
+use super::{inspects, pass_to_lookup, send};
 
 /// Fault of a packet to which the bad-checksum policy of inspection applies.
 pub(super) const WRONG_CHECKSUM: Reason = Reason::Wire(Fault::BadTransportChecksum);
@@ -32,11 +32,11 @@ pub(super) fn wrong_checksum(
         (Some(Exceptional::DropFlow | Exceptional::Bypass), Ok(layers)) if !bridge.drops_invalid => {
             packet.set_checksums(Checksums::BadL4);
             batch.meta[slot as usize % BURST_BUFFERS].layers = layers;
-            onward(slot, bridge, true, batch, lists, ctx);
+            pass_to_lookup(slot, bridge, true, batch, lists, ctx);
         }
         (Some(Exceptional::Pass), _) if !bridge.drops_invalid => {
             ctx.counters.bypass_before(Skipped::BadChecksum);
-            spare(batch.meta(slot), WRONG_CHECKSUM, ctx);
+            count_tolerated(batch.meta(slot), WRONG_CHECKSUM, ctx);
             send(slot, bridge.peer, batch, lists, ctx);
         }
         _ => {
@@ -64,7 +64,7 @@ pub(super) fn unparsable(
         return lists.drop_packet(slot, reason);
     }
     ctx.counters.bypass_before(Skipped::Invalid);
-    spare(batch.meta(slot), reason, ctx);
+    count_tolerated(batch.meta(slot), reason, ctx);
     send(slot, bridge.peer, batch, lists, ctx);
 }
 
@@ -96,7 +96,7 @@ pub fn unattributed_error(
 }
 
 /// Counts a faulty packet that the bridge forwards.
-pub(super) fn spare(meta: &Meta, reason: impl Into<Reason>, ctx: &NodeContext<'_, '_>) {
+pub(super) fn count_tolerated(meta: &Meta, reason: impl Into<Reason>, ctx: &NodeContext<'_, '_>) {
     if let Some(counters) = ctx.counters.interfaces.get(meta.interface as usize) {
         counters.count_exempted(reason.into());
     }
@@ -120,7 +120,7 @@ pub fn fail(
         Some(bridge) if !inspects(ctx.snapshot, meta.interface, bridge) => send(slot, bridge.peer, batch, lists, ctx),
         Some(bridge) if bridge.fails_open => {
             ctx.counters.bypass_before(Skipped::FailOpen);
-            spare(meta, reason, ctx);
+            count_tolerated(meta, reason, ctx);
             send(slot, bridge.peer, batch, lists, ctx);
         }
         Some(_) | None => lists.drop_packet(slot, reason),
@@ -149,6 +149,6 @@ pub(super) fn midstream_flow(
             true => Skipped::IcmpError,
             false => Skipped::Midstream,
         });
-    spare(batch.meta(slot), reason, ctx);
+    count_tolerated(batch.meta(slot), reason, ctx);
     send(slot, bridge.peer, batch, lists, ctx);
 }

@@ -13,9 +13,9 @@ use crate::packet::io::{BURST_BUFFERS, BufferIndex, PortIndex};
 use crate::packet::lists::Lists;
 use crate::snapshot::Snapshot;
 
-use super::exceptions::{WRONG_CHECKSUM, spare, unparsable, wrong_checksum};
-use super::validity::{is_of_addresses, look, look_at_the_rest};
-use super::{inspects, onward, send};
+use super::exceptions::{WRONG_CHECKSUM, count_tolerated, unparsable, wrong_checksum};
+use super::validity::{check_remaining, is_of_addresses, look};
+use super::{inspects, pass_to_lookup, send};
 
 /// Receives the packets of `slots`. All packets arrived on `port`, which is interface `number` of a bridge.
 #[inline(never)]
@@ -53,29 +53,29 @@ pub fn receive(
         match look(packet, interface, ctx) {
             Ok(layers) => {
                 meta.layers = layers;
-                onward(place, bridge, inspects, batch, lists, ctx);
+                pass_to_lookup(place, bridge, inspects, batch, lists, ctx);
             }
             Err(reason) if inspects && reason == WRONG_CHECKSUM => {
                 wrong_checksum(place, bridge, batch, lists, ctx);
             }
             Err(reason) if bridge.drops_invalid => lists.drop_packet(place, reason),
-            Err(reason) if inspects && is_of_addresses(reason) => match look_at_the_rest(packet, interface, ctx) {
+            Err(reason) if inspects && is_of_addresses(reason) => match check_remaining(packet, interface, ctx) {
                 Ok(layers) => {
                     meta.layers = layers;
-                    spare(meta, reason, ctx);
-                    onward(place, bridge, inspects, batch, lists, ctx);
+                    count_tolerated(meta, reason, ctx);
+                    pass_to_lookup(place, bridge, inspects, batch, lists, ctx);
                 }
                 Err(reason) => unparsable(place, reason, bridge, batch, lists, ctx),
             },
             // A bridge that inspects forwards malformed ARP, because it is not IP.
             Err(reason) if inspects && reason == Fault::BadArp.into() => {
                 ctx.counters.bypass_before(Skipped::NotIp);
-                spare(meta, reason, ctx);
+                count_tolerated(meta, reason, ctx);
                 send(place, bridge.peer, batch, lists, ctx);
             }
             Err(reason) if inspects => unparsable(place, reason, bridge, batch, lists, ctx),
             Err(reason) => {
-                spare(meta, reason, ctx);
+                count_tolerated(meta, reason, ctx);
                 send(place, bridge.peer, batch, lists, ctx);
             }
         }
@@ -105,10 +105,10 @@ fn gather(
     (port, slots): (PortIndex, u128),
     interface_of: impl Fn(&[u8]) -> Option<u16>,
 ) -> u128 {
-    let (mut tally, mut left, mut others) = (ReceiveTally::of(ctx, port), slots, slots);
-    while left != 0 {
-        let slot = left.trailing_zeros() as usize;
-        left &= left - 1;
+    let (mut tally, mut remaining, mut others) = (ReceiveTally::of(ctx, port), slots, slots);
+    while remaining != 0 {
+        let slot = remaining.trailing_zeros() as usize;
+        remaining &= remaining - 1;
         let Some(packet) = batch.packets.get(slot) else { break };
         let Some(number) = interface_of(packet.bytes()) else {
             continue;

@@ -14,9 +14,9 @@ use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::batch::{Batch, BufferIndices, Meta, put};
 use crate::packet::io::BufferIndex;
 use crate::packet::lists::Lists;
-use crate::packet::reason::{Own, Reason};
+use crate::packet::reason::{EngineReason, Reason};
 use crate::session::family::{Family, Session};
-use crate::snapshot::{Bridge, LATER_SIDE, Snapshot};
+use crate::snapshot::{Bridge, SECOND_INTERFACE, Snapshot};
 
 use super::exceptions::midstream_flow;
 use super::{inspects, send};
@@ -28,7 +28,7 @@ pub fn decide<F: Family>(snapshot: &Snapshot, meta: &Meta, context: Context) -> 
     let keeps = inspects(snapshot, meta.interface, bridge) || snapshot.identifies([meta.interface, bridge.peer]);
     Some(match keeps {
         true => FlowDecision::Session(translation(meta.interface, bridge, context)),
-        false => FlowDecision::Drop(Own::Forgotten.into()),
+        false => FlowDecision::Drop(EngineReason::Forgotten.into()),
     })
 }
 
@@ -40,7 +40,7 @@ fn translation<F: Family>(interface: u16, bridge: Bridge, context: Context) -> F
         outside: None,
         mapped: None,
         hops: [AdjacencyIndex::bridge(bridge.peer), AdjacencyIndex::bridge(interface)],
-        answers: Some(context ^ LATER_SIDE),
+        answers: Some(context ^ SECOND_INTERFACE),
     }
 }
 
@@ -68,8 +68,8 @@ pub fn create_sessions<F: Family>(
         let context = ctx.snapshot.context(meta, frame);
         let key = F::key(&meta.layers, frame, context);
         let inspection = ctx.snapshot.inspection.as_deref();
-        let picks_up = inspection.is_some_and(|inspection| inspection.accepts_midstream(&meta.layers));
-        match midstream::<F>(&meta.layers, &key).filter(|_| !picks_up) {
+        let accepts_midstream = inspection.is_some_and(|inspection| inspection.accepts_midstream(&meta.layers));
+        match midstream::<F>(&meta.layers, &key).filter(|_| !accepts_midstream) {
             None => flows.push(slot, key, translation(meta.interface, bridge, context)),
             Some(reason) => midstream_flow(slot, reason, bridge, batch, lists, ctx),
         }
@@ -106,13 +106,13 @@ pub fn forward_session<F: Family>(
         .interface(meta.interface)
         .and_then(|interface| interface.bridge)
     else {
-        return lists.drop_packet(slot, Own::InterfaceGone);
+        return lists.drop_packet(slot, EngineReason::InterfaceGone);
     };
     let Some(shard) = ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_deref_mut) else {
-        return lists.drop_packet(slot, Own::Forgotten);
+        return lists.drop_packet(slot, EngineReason::Forgotten);
     };
     let Some(session) = F::table(shard).get_mut(index) else {
-        return lists.drop_packet(slot, Own::Forgotten);
+        return lists.drop_packet(slot, EngineReason::Forgotten);
     };
     let tracked = read_segment(frame, &meta.layers, session.protocol());
     let track = session.track_mut();

@@ -10,7 +10,7 @@ use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::batch::{Batch, Meta};
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
 use crate::packet::lists::Lists;
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 
 /// Whether a frame without its tags exceeds the MTU. Devices drop longer frames, some devices without counting the drops.
 #[cold]
@@ -22,11 +22,11 @@ fn is_too_long(frame: &[u8], mtu: u16) -> bool {
 /// Transmits a frame unchanged through an interface.
 pub fn send(slot: BufferIndex, to: u16, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>) {
     let Some(interface) = ctx.snapshot.interface(to) else {
-        return lists.drop_packet(slot, Own::InterfaceGone);
+        return lists.drop_packet(slot, EngineReason::InterfaceGone);
     };
     let frame = batch.packets[slot as usize].bytes();
     if frame.len() > usize::from(interface.mtu) + ethernet::LENGTH && is_too_long(frame, interface.mtu) {
-        return lists.drop_packet(slot, Own::LongerThanMtu);
+        return lists.drop_packet(slot, EngineReason::LongerThanMtu);
     }
     let out = match ctx.snapshot.sender(interface.port, ctx.own) {
         Some(sender) => OutputResult::HandOver(sender, to),
@@ -60,6 +60,6 @@ pub fn answer(
     let to = batch.meta(slot).interface;
     match tagged {
         true => send(slot, to, batch, lists, ctx),
-        false => lists.drop_packet(slot, Own::NoBuffer),
+        false => lists.drop_packet(slot, EngineReason::NoBuffer),
     }
 }

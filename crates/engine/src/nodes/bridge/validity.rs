@@ -6,7 +6,7 @@ use sluice_wire::{Fault, Packet};
 
 use crate::features::context::NodeContext;
 use crate::nodes::parse;
-use crate::packet::reason::{Own, Reason};
+use crate::packet::reason::{EngineReason, Reason};
 use crate::session::family::{Family, V4, V6};
 use crate::snapshot::Interface;
 
@@ -18,7 +18,7 @@ pub(super) fn is_of_addresses(reason: Reason) -> bool {
 
 /// Repeats the remaining checks of [`look`] for a packet that failed a check of addresses or source routes.
 #[cold]
-pub(super) fn look_at_the_rest(
+pub(super) fn check_remaining(
     packet: &mut Packet<'_>,
     interface: &Interface,
     ctx: &NodeContext<'_, '_>,
@@ -28,7 +28,7 @@ pub(super) fn look_at_the_rest(
         source_routes: false,
         ..interface.validity
     };
-    let layers = look_by(packet, interface, &snapshot, ctx)?;
+    let layers = check_with(packet, interface, &snapshot, ctx)?;
     let frame = packet.bytes();
     let to_itself = match layers.class {
         Class::Ipv4 => V4::addresses(&layers, frame).0 == V4::addresses(&layers, frame).1,
@@ -47,11 +47,11 @@ pub(super) fn look(
     interface: &Interface,
     ctx: &NodeContext<'_, '_>,
 ) -> Result<Layers, Reason> {
-    look_by(packet, interface, &interface.validity, ctx)
+    check_with(packet, interface, &interface.validity, ctx)
 }
 
 #[inline(always)]
-fn look_by(
+fn check_with(
     packet: &mut Packet<'_>,
     interface: &Interface,
     snapshot: &validity::Policy,
@@ -60,9 +60,9 @@ fn look_by(
     let checksums = packet.checksums();
     let layers = layers::parse(packet.bytes())?;
     match validity::validate(packet.bytes(), checksums, &layers, snapshot)? {
-        Validity::Valid => parse::forget_wrong(packet),
-        Validity::LeftToOffload if interface.complete_checksums => parse::complete_checksum(packet, &layers, ctx),
-        Validity::LeftToOffload => return Err(Own::LeftToOffload.into()),
+        Validity::Valid => parse::clear_bad_checksum(packet),
+        Validity::PartialChecksum if interface.complete_checksums => parse::complete_checksum(packet, &layers, ctx),
+        Validity::PartialChecksum => return Err(EngineReason::PartialChecksum.into()),
     }
     Ok(layers)
 }

@@ -11,7 +11,7 @@ use crate::nodes::parse::classify;
 use crate::packet::batch::{Batch, Origin, put};
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
 use crate::packet::lists::Lists;
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 use crate::session::family::{Family, V4, V6};
 use crate::snapshot::chains::{Chains, Finder, MAX_STEPS, Step, TallyIndex};
 
@@ -33,31 +33,31 @@ pub(super) fn walk(
         if here == 0 {
             continue;
         }
-        let count = |tally: TallyIndex, mask: Mask| tally_up(chains, tally, mask, batch, ctx);
+        let count = |tally: TallyIndex, mask: Mask| add_tally(chains, tally, mask, batch, ctx);
         let on = match step {
             Step::Count(tally) => {
                 count(*tally, here);
                 here
             }
             Step::Classify(classes) => {
-                let mut left = here;
+                let mut remaining = here;
                 let mut sort = |slot: BufferIndex, class: usize| {
                     if let Some(&(to, tally)) = classes.targets.get(class) {
                         come[usize::from(to)] |= bit(slot);
-                        left &= !bit(slot);
+                        remaining &= !bit(slot);
                         count(tally, bit(slot));
                     }
                 };
-                classes_of::<V4>(&classes.four, here, Class::Ipv4, batch, ctx, &mut sort);
-                classes_of::<V6>(&classes.six, here, Class::Ipv6, batch, ctx, &mut sort);
-                left
+                classes_of::<V4>(&classes.v4, here, Class::Ipv4, batch, ctx, &mut sort);
+                classes_of::<V6>(&classes.v6, here, Class::Ipv6, batch, ctx, &mut sort);
+                remaining
             }
             Step::Police { policer, tally, exceed } => {
                 let above = above(chains, *policer, here, batch, ctx);
                 count(*tally, above);
                 match exceed {
                     Some(to) => come[usize::from(*to)] |= above,
-                    None => slots_of(above).for_each(|slot| lists.drop_packet(slot, Own::ChainPoliced)),
+                    None => slots_of(above).for_each(|slot| lists.drop_packet(slot, EngineReason::ChainPoliced)),
                 }
                 here & !above
             }
@@ -71,7 +71,7 @@ pub(super) fn walk(
             }
             Step::Drop(tally) => {
                 count(*tally, here);
-                slots_of(here).for_each(|slot| lists.drop_packet(slot, Own::ChainDrop));
+                slots_of(here).for_each(|slot| lists.drop_packet(slot, EngineReason::ChainDrop));
                 0
             }
             Step::Sessions(tally) => {
@@ -90,7 +90,7 @@ pub(super) fn walk(
 }
 
 /// Counts packets and the bytes of their frames.
-fn tally_up(chains: &Chains, tally: TallyIndex, mask: Mask, batch: &Batch<'_, '_>, ctx: &NodeContext<'_, '_>) {
+fn add_tally(chains: &Chains, tally: TallyIndex, mask: Mask, batch: &Batch<'_, '_>, ctx: &NodeContext<'_, '_>) {
     if mask != 0
         && let Some(tally) = chains.tally(tally)
     {
@@ -155,7 +155,7 @@ fn sessions(slot: BufferIndex, batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &N
     let meta = batch.meta(slot);
     match ctx.snapshot.interface(meta.interface) {
         Some(interface) => classify(slot, &batch.packets[slot as usize], &meta.layers, interface, lists),
-        None => lists.drop_packet(slot, Own::InterfaceGone),
+        None => lists.drop_packet(slot, EngineReason::InterfaceGone),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::nodes::inter_router_link::MAX_PASSES;
 use crate::packet::batch::{Batch, Meta, Origin, put};
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
 use crate::packet::lists::Lists;
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 use crate::snapshot::tunnels::{TunnelKind, addresses};
 
 /// The layers of the inner packet if it is a GRE keepalive. The remote tunnel endpoint expects the gateway to return a
@@ -45,24 +45,24 @@ pub(super) fn answer(
 ) {
     let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
     let tunnel = ctx.snapshot.interface(number).and_then(|interface| interface.tunnel);
-    let (underlay, crossed) = (tunnel.map_or(number, |tunnel| tunnel.underlay), meta.crossed + 1);
+    let (underlay, link_passes) = (tunnel.map_or(number, |tunnel| tunnel.underlay), meta.link_passes + 1);
     *meta = Meta {
         layers,
         interface: underlay,
-        origin: Origin::Own,
-        crossed,
+        origin: Origin::Gateway,
+        link_passes,
         ..Meta::default()
     };
     if let Some(counters) = ctx.counters.interfaces.get(usize::from(underlay)) {
         counters.originated.add(1);
     }
-    if crossed >= MAX_PASSES {
-        return lists.drop_packet(slot, Own::TooManyPasses);
+    if link_passes >= MAX_PASSES {
+        return lists.drop_packet(slot, EngineReason::TooManyPasses);
     }
     if !ctx.snapshot.tunnels.admits_keepalive(number, ctx.now) {
-        return lists.drop_packet(slot, Own::PolicedKeepalive);
+        return lists.drop_packet(slot, EngineReason::PolicedKeepalive);
     }
-    batch.packets[slot as usize].cut_trailer(layers.end.into());
+    batch.packets[slot as usize].trim_trailer(layers.end.into());
     ctx.counters.gre_keepalives_answered.add(1);
     match layers.class {
         Class::Ipv6 => put(&mut lists.forward.v6, slot),

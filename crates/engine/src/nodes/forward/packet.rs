@@ -13,7 +13,7 @@ use crate::packet::batch::{Meta, put};
 use crate::packet::icmp_error::IcmpError;
 use crate::packet::io::BufferIndex;
 use crate::packet::lists::Lists;
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 use crate::session::family::Family;
 use crate::snapshot::forwarding::ForwardingDecision;
 
@@ -37,12 +37,12 @@ pub(super) fn forward_plain<F: Family>(
     if !meta.is_from_gateway()
         && layers.ttl > 1
         && let Some(hop) = exit.forwarding.resolved_gateway(route)
-        && let Some(way) = adjacencies.of(hop, exit)
-        && length <= way.mtu
-        && way.takes(layers)
+        && let Some(adjacency) = adjacencies.of(hop, exit)
+        && length <= adjacency.mtu
+        && adjacency.takes(layers)
         && let Some(link) = F::count_down(packet.bytes_mut(), layers)
     {
-        return way.take(link, bytes, slot, meta, lists);
+        return adjacency.take(link, bytes, slot, meta, lists);
     }
     false
 }
@@ -69,7 +69,7 @@ pub(super) fn forward_one<F: Family>(
     let hop = match destination {
         ForwardingDecision::Hop(hop) => hop,
         ForwardingDecision::Unknown(wanted) => return lists.wait_for_neighbour(slot, Some(wanted)),
-        ForwardingDecision::Local if own => return lists.drop_packet(slot, Own::NoLocalService),
+        ForwardingDecision::Local if own => return lists.drop_packet(slot, EngineReason::NoLocalService),
         ForwardingDecision::Local => return deliver(slot, packet, layers, lists),
         ForwardingDecision::Refused(reason) if own => return lists.drop_packet(slot, reason),
         ForwardingDecision::Refused(reason) => return refuse(slot, reason, lists),
@@ -78,12 +78,12 @@ pub(super) fn forward_one<F: Family>(
         return lists.icmp_error(slot, IcmpError::TimeExceeded, Route::TtlExceeded);
     }
     // The neighbour is looked up before the packet is changed, because a packet without a neighbour is parked as received.
-    let Some(way) = adjacencies.of(hop, &exit) else {
+    let Some(adjacency) = adjacencies.of(hop, &exit) else {
         return lists.wait_for_neighbour(slot, ctx.forwarding.unresolved(hop));
     };
-    let cut = layers.end.saturating_sub(layers.l3) > way.mtu;
+    let cut = layers.end.saturating_sub(layers.l3) > adjacency.mtu;
     if cut && (F::IS_V6 || dont_fragment(packet.bytes(), layers)) {
-        return lists.icmp_error(slot, IcmpError::TooBig(way.mtu), Route::TooBig);
+        return lists.icmp_error(slot, IcmpError::TooBig(adjacency.mtu), Route::TooBig);
     }
     if !own {
         if hop.interface() == usize::from(meta.interface) {
@@ -94,7 +94,7 @@ pub(super) fn forward_one<F: Family>(
     if cut {
         return lists.fragment(slot, hop);
     }
-    send(way, slot, packet, meta, lists, &exit);
+    send(adjacency, slot, packet, meta, lists, &exit);
 }
 
 /// Delivers a packet to the gateway itself. Local delivery reads the headers after the IP header, so this function

@@ -51,8 +51,8 @@ pub(super) fn screen<F: Family>(
     };
     let mut refused = [None; BURST_BUFFERS];
     for (place, exception) in queried.exceptions(filter, ctx, marked) {
-        if let Exception::Refused(why) = exception {
-            refused[place] = Some(why);
+        if let Exception::Refused(reason) = exception {
+            refused[place] = Some(reason);
         }
     }
     let (mut place, mut kept) = (0, 0);

@@ -19,7 +19,7 @@ use crate::packet::batch::{Batch, BufferIndices, Meta, Origin, put};
 use crate::packet::icmp_error::IcmpError;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
 use crate::packet::lists::Lists;
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 use crate::session::family::{Family, Session};
 use crate::snapshot::Snapshot;
 use crate::snapshot::forwarding::ForwardingDecision;
@@ -110,7 +110,7 @@ pub fn decide<F: Family>(
         Ok(hop) => hop,
         Err(wanted) => return FlowDecision::Wait(wanted),
     };
-    if meta.origin == Origin::Own {
+    if meta.origin == Origin::Gateway {
         sourcing
             .into_iter()
             .for_each(|decided| rules.count_source(decided.rule, 1));
@@ -147,22 +147,22 @@ pub fn answer<F: Family>(
         let session = *F::table_ref(shard).get(index)?;
         Some((shard, session))
     }) else {
-        return lists.drop_packet(slot, Own::Forgotten);
+        return lists.drop_packet(slot, EngineReason::Forgotten);
     };
     let hop = session.adjacency(direction);
     if hop == AdjacencyIndex::LOCAL || hop == AdjacencyIndex::HAIRPIN {
-        return lists.drop_packet(slot, Own::Loop);
+        return lists.drop_packet(slot, EngineReason::Loop);
     }
     if hop == AdjacencyIndex::UNRESOLVED && !layers.flags.has(Flags::ICMP_ERROR) {
         return put(lists.revalidate.of::<F>(), slot);
     }
-    let Some(way) = adjacencies.of(hop, &exit) else {
+    let Some(adjacency) = adjacencies.of(hop, &exit) else {
         return lists.wait_for_neighbour(slot, exit.forwarding.unresolved(hop));
     };
     let length = layers.end.saturating_sub(layers.l3);
-    let cut = length > way.mtu;
+    let cut = length > adjacency.mtu;
     if cut && (F::IS_V6 || dont_fragment(packet.bytes(), &layers)) {
-        return lists.icmp_error(slot, IcmpError::TooBig(way.mtu), sluice_route::Reason::TooBig);
+        return lists.icmp_error(slot, IcmpError::TooBig(adjacency.mtu), sluice_route::Reason::TooBig);
     }
     let tracked = match translate::<F>(packet.bytes_mut(), &layers, &session, direction, 0) {
         Ok(tracked) => tracked,
@@ -179,6 +179,6 @@ pub fn answer<F: Family>(
     track::<F>(tracked, shard, index, direction, exit.snapshot, exit.now);
     match cut {
         true => lists.fragment(slot, hop),
-        false => send(way, slot, packet, meta, lists, &exit),
+        false => send(adjacency, slot, packet, meta, lists, &exit),
     }
 }

@@ -19,20 +19,20 @@ pub(super) fn flow<F: Family>(
     now: Now,
 ) -> Option<FlowHandle> {
     let inspector = shard.inspector.as_deref_mut()?;
-    let gave_way = match session.inspect() {
+    let was_evicted = match session.inspect() {
         InspectState::Flow(handle) if inspector.contains(FlowHandle(handle)) => return Some(FlowHandle(handle)),
         InspectState::Flow(_) => true,
         InspectState::Enabled => false,
         InspectState::Nothing
-        | InspectState::Left
+        | InspectState::Bypassed
         | InspectState::Pending
         | InspectState::Remarked
         | InspectState::Denied(_) => return None,
     };
     let handle = inspector.create_flow(session.protocol() == protocol::TCP)?;
     let client = ends::<F>(session, Direction::Forward);
-    inspector.begin_flow(handle, client, session.interface(), now.nanoseconds);
-    if gave_way {
+    inspector.start_flow(handle, client, session.interface(), now.nanoseconds);
+    if was_evicted {
         inspector.resume_flow(handle, session.track().tracking.initial_sequences());
     }
     F::table(shard)

@@ -16,7 +16,7 @@ use crate::packet::lists::Lists;
 use crate::session::family::Family;
 
 use super::payload::InspectContext;
-use super::verdict::{finish, tell_drop};
+use super::verdict::{finish, log_drop};
 use super::{Packet, forward};
 
 /// Parks a fragment until its datagram is complete, and then inspects the datagram.
@@ -33,25 +33,25 @@ pub(super) fn fragment<F: Family>(
     let Some(piece) = FragmentSpan::read(&meta.layers, frame) else {
         return look.refuse(Reason::FragmentInconsistent, lists);
     };
-    let told = fragment_note(&meta);
+    let note = fragment_note(&meta);
     while let Some(oldest) = work.assemblies.victim(&key, &piece) {
         look.counters.inspection.limits.add(Limit::FragmentsEvicted as usize, 1);
         for ticket in work.assemblies.take_tickets(oldest) {
-            give_up(ticket, Reason::FragmentsFull, lists, work);
+            drop_reassembly(ticket, Reason::FragmentsFull, lists, work);
         }
         work.assemblies.clear(oldest);
     }
     match work.assemblies.place(&key, meta.shard, piece, look.now) {
-        FragmentOutcome::Refused(reason, spoilt) => {
-            let tickets = spoilt.map(|place| work.assemblies.take_tickets(place));
+        FragmentOutcome::Refused(reason, invalid) => {
+            let tickets = invalid.map(|place| work.assemblies.take_tickets(place));
             for ticket in tickets.into_iter().flatten() {
-                tell_drop(look.packet, look.shard, reason, look.ends);
-                give_up(ticket, reason, lists, work);
+                log_drop(look.packet, look.shard, reason, look.ends);
+                drop_reassembly(ticket, reason, lists, work);
             }
             look.refuse(reason, lists);
         }
-        FragmentOutcome::Waits(place) => {
-            let ticket = work.parked_packets.reserve(slot, told);
+        FragmentOutcome::Incomplete(place) => {
+            let ticket = work.parked_packets.reserve(slot, note);
             work.assemblies.keep(place, ticket);
             match ticket {
                 Some(ticket) => put(&mut work.parking, (slot, ticket)),
@@ -79,7 +79,7 @@ fn whole<F: Family>(
             let facts = facts(&layers, datagram, payload);
             look.inspect_payload(facts, payload, &mut work.tools, &mut work.alerts)
         }
-        Ok(Validity::LeftToOffload) | Err(Fault::BadTransportChecksum) => look.exception(Exception::BadChecksum),
+        Ok(Validity::PartialChecksum) | Err(Fault::BadTransportChecksum) => look.exception(Exception::BadChecksum),
         Err(_) => look.exception(Exception::Malformed),
     };
     // The normalised payload can't be written back, because the datagram is in several buffers, and most buffers are parked.
@@ -120,12 +120,12 @@ pub(super) fn forward_fragment<F: Family>(
 }
 
 /// Drops a fragment that waits for its datagram. A fragment in the current burst is dropped immediately, a parked one in a later burst.
-pub(super) fn give_up(ticket: u32, reason: Reason, lists: &mut Lists, work: &mut Inspector) {
+pub(super) fn drop_reassembly(ticket: u32, reason: Reason, lists: &mut Lists, work: &mut Inspector) {
     if let Some(slot) = work.parked_packets.take_from_burst(ticket) {
         work.parking.retain(|(held, _)| *held != slot);
         lists.drop_packet(slot, reason);
-    } else if work.given_up.len() < work.given_up.capacity() {
-        work.given_up.push((ticket, reason));
+    } else if work.expired.len() < work.expired.capacity() {
+        work.expired.push((ticket, reason));
     }
 }
 

@@ -17,11 +17,11 @@ use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::counters::WorkerCounters;
 use crate::packet::lists::Lists;
 use crate::session::family::{Family, Session};
-use crate::session::records::{About, RecordKind, flow_number};
+use crate::session::records::{RecordKind, RecordSubject, flow_number};
 use crate::session::shard::Shard;
 
 use super::Packet;
-use super::verdict::tell_drop;
+use super::verdict::log_drop;
 
 /// State that is needed to inspect one packet.
 pub(super) struct InspectContext<'a, 'm, F: Family> {
@@ -58,12 +58,12 @@ impl<F: Family> InspectContext<'_, '_, F> {
         let Some(inspector) = self.shard.inspector.as_deref_mut() else {
             return Verdict::Skip(Skipped::NoMemory);
         };
-        let mut told = |matched: RuleMatch| {
+        let mut note = |matched: RuleMatch| {
             let flow = flow_number(number, matched.flow);
             let alert = Alert {
-                about: About {
+                about: RecordSubject {
                     service: matched.service,
-                    ..About::packet(at, flow, ends, meta.interface)
+                    ..RecordSubject::packet(at, flow, ends, meta.interface)
                 },
                 rule: matched.rule,
                 action: matched.action,
@@ -78,9 +78,9 @@ impl<F: Family> InspectContext<'_, '_, F> {
             Direction::Reverse => ends.reversed(),
         };
         let mut said = |flow, transaction: &Transaction| {
-            let about = About {
+            let about = RecordSubject {
                 service: Some(transaction.service),
-                ..About::packet(at, flow_number(number, flow), &client, session.interface())
+                ..RecordSubject::packet(at, flow_number(number, flow), &client, session.interface())
             };
             records.push(about, RecordKind::Transaction(*transaction), counters);
         };
@@ -89,7 +89,7 @@ impl<F: Family> InspectContext<'_, '_, F> {
             hosts: &inspection.rates,
             context: tools,
             now: at,
-            matches: &mut told,
+            matches: &mut note,
             log: &mut said,
         };
         let payload = payload(meta.layers.protocol, segment);
@@ -113,7 +113,7 @@ impl<F: Family> InspectContext<'_, '_, F> {
 
     /// Drops the packet and logs the drop.
     pub(super) fn refuse(&mut self, reason: Reason, lists: &mut Lists) {
-        tell_drop(self.packet, self.shard, reason, self.ends);
+        log_drop(self.packet, self.shard, reason, self.ends);
         lists.drop_packet(self.packet.slot, reason);
     }
 

@@ -14,10 +14,10 @@ use crate::packet::icmp_error::IcmpError;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
 use crate::packet::lists::Lists;
 use crate::session::family::{Family, Session};
-use crate::session::records::{About, EndReason};
+use crate::session::records::{EndReason, RecordSubject};
 use crate::session::shard::Shard;
 
-use super::fragments::{forward_fragment, give_up};
+use super::fragments::{drop_reassembly, forward_fragment};
 use super::{Packet, forward};
 
 /// The verdict for a packet under overload. `None` means that the packet is inspected, in full or up to a reduced depth.
@@ -65,17 +65,17 @@ pub(super) fn finish<F: Family>(
     let (slot, counters) = (packet.slot, tools.counters);
     let skipped = match verdict {
         Verdict::Pass | Verdict::Leave(None) => None,
-        Verdict::Skip(why) | Verdict::Leave(Some(why)) => Some(why),
+        Verdict::Skip(cause) | Verdict::Leave(Some(cause)) => Some(cause),
         Verdict::Drop(reason) | Verdict::Reject(reason) => {
-            tell_drop(packet, shard, reason, tools);
+            log_drop(packet, shard, reason, tools);
             for &ticket in others {
-                tell_drop(packet, shard, reason, tools);
-                give_up(ticket, reason, lists, work);
+                log_drop(packet, shard, reason, tools);
+                drop_reassembly(ticket, reason, lists, work);
             }
             // A fragmented datagram has several buffers, so no reset or ICMP error can be made in the buffer of its packet.
-            let is_told = matches!(verdict, Verdict::Reject(_)) && packet.meta.layers.fragment == Fragment::Whole;
+            let sends_reject = matches!(verdict, Verdict::Reject(_)) && packet.meta.layers.fragment == Fragment::Whole;
             return match packet.session.protocol() {
-                _ if !is_told => lists.drop_packet(slot, reason),
+                _ if !sends_reject => lists.drop_packet(slot, reason),
                 // The receiver gets the reset now. The sender gets a reset when it retransmits the unacknowledged segment.
                 protocol::TCP if reason == Reason::Signature && batch.is_some_and(|batch| reset(slot, batch)) => {
                     if let Some(counters) = counters.interfaces.get(packet.meta.interface as usize) {
@@ -92,7 +92,7 @@ pub(super) fn finish<F: Family>(
     let count = 1 + others.len() as u64;
     match skipped {
         None => counters.inspection.inspected.add(count),
-        Some(why) => counters.bypass(why, count),
+        Some(cause) => counters.bypass(cause, count),
     }
     forward_fragment::<F>(slot, &packet.meta, others, lists, work);
     if matches!(verdict, Verdict::Leave(_)) {
@@ -102,7 +102,7 @@ pub(super) fn finish<F: Family>(
 }
 
 /// Log that a packet is dropped.
-pub(super) fn tell_drop<F: Family>(
+pub(super) fn log_drop<F: Family>(
     packet: &Packet<'_, F>,
     shard: &mut Shard<'_>,
     reason: Reason,
@@ -116,11 +116,11 @@ pub(super) fn tell_drop<F: Family>(
     };
     let about = || match &summary {
         Some(summary) => {
-            let about = About::flow(now, number, summary, packet.direction)?;
-            Some(About { interface, ..about })
+            let about = RecordSubject::flow(now, number, summary, packet.direction)?;
+            Some(RecordSubject { interface, ..about })
         }
         // The packet belongs to no flow.
-        None => Some(About::packet(now, 0, &packet.ends, interface)),
+        None => Some(RecordSubject::packet(now, 0, &packet.ends, interface)),
     };
     let rule = summary.and_then(|summary| summary.ended_by);
     let layers = &packet.meta.layers;
@@ -132,8 +132,8 @@ pub(super) fn tell_drop<F: Family>(
 fn reset(slot: BufferIndex, batch: &mut Batch<'_, '_>) -> bool {
     let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
     let packet = &mut batch.packets[slot as usize];
-    let (begin, end) = (usize::from(meta.layers.l4), usize::from(meta.layers.end));
-    let segment = packet.bytes().get(begin..end).unwrap_or_default();
+    let (start, end) = (usize::from(meta.layers.l4), usize::from(meta.layers.end));
+    let segment = packet.bytes().get(start..end).unwrap_or_default();
     if payload(meta.layers.protocol, segment) == segment.len() || !Reset::replace(packet, &meta.layers) {
         return false;
     }
@@ -148,7 +148,7 @@ fn leave<F: Family>(shard: &mut Shard<'_>, packet: &Packet<'_, F>, tools: &Sessi
         return;
     };
     let before = session.inspect();
-    session.set_inspect(InspectState::Left);
+    session.set_inspect(InspectState::Bypassed);
     if let (InspectState::Flow(handle), Some(inspector)) = (before, shard.inspector.as_deref_mut()) {
         let handle = FlowHandle(handle);
         log_end::<F>(inspector, (number, handle), &packet.session, EndReason::Bypass, tools);

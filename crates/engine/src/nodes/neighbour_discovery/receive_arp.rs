@@ -2,18 +2,18 @@
 
 use sluice_nat::sites::{RequestKind, site};
 use sluice_route::Address;
-use sluice_route::neighbour::{Advertisement, Heard};
+use sluice_route::neighbour::{Advertisement, NeighbourMessage};
 use sluice_wire::ethernet::Link;
 use sluice_wire::{Packet, arp};
 
-use crate::features::announcements::stands_in_for;
+use crate::features::announcements::proxies_for;
 use crate::features::context::{NodeContext, OwnerState};
 use crate::features::sites;
 use crate::nodes::{bridge, subscriber};
 use crate::packet::batch::{Batch, Meta, put};
 use crate::packet::io::BufferIndex;
 use crate::packet::lists::Lists;
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 use crate::session::family::V4;
 use crate::snapshot::forwarding::ForwardingState;
 use crate::snapshot::{Interface, SiteClassifier, Snapshot};
@@ -31,18 +31,21 @@ pub(super) fn receive_arp(
         return Outcome::Drop(sluice_wire::Fault::BadArp.into());
     };
     let (sender, mac, target) = (message.sender(), message.sender_mac(), message.target());
-    let asks = message.operation() == arp::REQUEST;
-    let ours = answers_for(interface, snapshot, target);
+    let is_request = message.operation() == arp::REQUEST;
+    let is_local = answers_for(interface, snapshot, target);
     // An ARP probe, which checks whether an address is in use, has no sender address (RFC 5227). No proxy answer is sent to an ARP probe.
-    let proxied =
-        !ours && asks && sender != 0 && sender != target && answers_as_proxy::<V4>(interface, forwarding, target);
-    let for_us = ours || proxied;
+    let proxied = !is_local
+        && is_request
+        && sender != 0
+        && sender != target
+        && answers_as_proxy::<V4>(interface, forwarding, target);
+    let for_us = is_local || proxied;
     let on_link = interface.link.has_neighbour(Address::V4(sender));
-    let heard = match (asks && for_us, for_us) {
-        (true, _) => Heard::Solicitation,
-        (false, for_us) => Heard::Advertisement(Advertisement {
+    let observed = match (is_request && for_us, for_us) {
+        (true, _) => NeighbourMessage::Solicitation,
+        (false, for_us) => NeighbourMessage::Advertisement(Advertisement {
             // An interface without addresses sends requests from an address of another interface.
-            solicited: for_us || !asks && snapshot.owns(interface, Address::V4(target)),
+            solicited: for_us || !is_request && snapshot.owns(interface, Address::V4(target)),
             overrides: true,
         }),
     };
@@ -54,16 +57,16 @@ pub(super) fn receive_arp(
         meta.interface,
         Address::V4(sender),
         Some(mac),
-        heard,
+        observed,
         on_link,
         now,
         &mut |action| put(actions, action),
     );
-    if !(asks && for_us) {
+    if !(is_request && for_us) {
         return if for_us || on_link {
-            Outcome::Taken
+            Outcome::Consumed
         } else {
-            Outcome::Drop(Own::NotForUs.into())
+            Outcome::Drop(EngineReason::NotForUs.into())
         };
     }
     // Requests for the public address of a site are answered with the site's virtual MAC.
@@ -75,7 +78,7 @@ pub(super) fn receive_arp(
     if arp::emit_reply(packet, link, target, sender) && interface.push_tags(packet) {
         if proxied { Outcome::Proxied } else { Outcome::Answer }
     } else {
-        Outcome::Drop(Own::NoBuffer.into())
+        Outcome::Drop(EngineReason::NoBuffer.into())
     }
 }
 
@@ -94,18 +97,18 @@ pub(super) fn receive_terminal_arp(
         return lists.drop_packet(slot, sluice_wire::Fault::BadArp);
     };
     let (sender, mac, target) = (message.sender(), message.sender_mac(), message.target());
-    let asks = message.operation() == arp::REQUEST;
+    let is_request = message.operation() == arp::REQUEST;
     let Some(context) = sites.context_of_sender(meta.interface, &meta.layers, packet.bytes(), sender) else {
-        return lists.drop_packet(slot, Own::SiteUnknown);
+        return lists.drop_packet(slot, EngineReason::SiteUnknown);
     };
     if !sites.table.admits(site(context), RequestKind::Arp, ctx.now.nanoseconds) {
-        return lists.drop_packet(slot, Own::SitePolicedArp);
+        return lists.drop_packet(slot, EngineReason::SitePolicedArp);
     }
     let Some(interface) = ctx.snapshot.interface(meta.interface) else {
-        return lists.drop_packet(slot, Own::InterfaceGone);
+        return lists.drop_packet(slot, EngineReason::InterfaceGone);
     };
     // Terminals of a site resolve each other directly, so the gateway answers only for its own addresses.
-    if !asks || !interface.link.owns(Address::V4(target)) {
+    if !is_request || !interface.link.owns(Address::V4(target)) {
         return put(&mut lists.taken, slot);
     }
     let tags = bridge::tags(meta, packet.bytes());
@@ -114,7 +117,7 @@ pub(super) fn receive_terminal_arp(
         destination: mac,
     };
     if !arp::emit_reply(packet, link, target, sender) {
-        return lists.drop_packet(slot, Own::NoBuffer);
+        return lists.drop_packet(slot, EngineReason::NoBuffer);
     }
     if let Some(counters) = ctx.counters.interfaces.get(meta.interface as usize) {
         counters.to_host.add(1);
@@ -142,9 +145,7 @@ fn answers_for(interface: &Interface, snapshot: &Snapshot, address: u32) -> bool
     let plain = Address::V4(address);
     let own = || sites::is_own::<V4>(snapshot, interface.context, address);
     interface.link.owns(plain)
-        || interface.outside
-            && interface.link.is_on_link(plain)
-            && (stands_in_for(interface, snapshot, address) || own())
+        || interface.outside && interface.link.is_on_link(plain) && (proxies_for(interface, snapshot, address) || own())
 }
 
 /// The virtual MAC of the site with the requested public address.

@@ -1,14 +1,14 @@
 //! Messages of neighbour discovery and router discovery (RFC 4861).
 
 use sluice_route::Address;
-use sluice_route::neighbour::{Advertisement, Heard};
+use sluice_route::neighbour::{Advertisement, NeighbourMessage};
 use sluice_wire::Packet;
 use sluice_wire::ethernet::Link;
 use sluice_wire::ndp::{self, Message};
 
 use crate::features::context::OwnerState;
 use crate::packet::batch::{Meta, put};
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 use crate::session::family::V6;
 use crate::snapshot::Interface;
 use crate::snapshot::forwarding::ForwardingState;
@@ -24,34 +24,34 @@ pub(super) fn receive_discovery(
 ) -> Outcome {
     let message = match ndp::read(packet.bytes(), &meta.layers) {
         Ok(Some(message)) => message,
-        Ok(None) => return Outcome::Taken,
+        Ok(None) => return Outcome::Consumed,
         Err(fault) => return Outcome::Drop(fault.into()),
     };
     let source = sluice_wire::ipv6::SOURCE.read(meta.layers.datagram(packet.bytes()));
     let to_daemons = match interface.host {
         true => Outcome::Punt,
-        false => Outcome::Taken,
+        false => Outcome::Consumed,
     };
     let OwnerState { writer, actions, .. } = owner;
-    let mut hear = |address: u128, mac, heard| {
+    let mut receive = |address: u128, mac, observed| {
         let address = Address::V6(address);
         let on_link = interface.link.has_neighbour(address);
-        writer.receive(meta.interface, address, mac, heard, on_link, now, &mut |action| {
+        writer.receive(meta.interface, address, mac, observed, on_link, now, &mut |action| {
             put(actions, action)
         });
     };
     match message {
         Message::NeighbourSolicitation { target, source_link } => {
             let detection = source == 0;
-            let ours = interface.link.owns(Address::V6(target));
+            let is_local = interface.link.owns(Address::V6(target));
             let words = [(target >> 64) as u64, target as u64];
-            if !ours && (detection || source == target || !answers_as_proxy::<V6>(interface, forwarding, words)) {
-                return Outcome::Drop(Own::NotForUs.into());
+            if !is_local && (detection || source == target || !answers_as_proxy::<V6>(interface, forwarding, words)) {
+                return Outcome::Drop(EngineReason::NotForUs.into());
             }
             if !detection {
-                hear(source, source_link, Heard::Solicitation);
+                receive(source, source_link, NeighbourMessage::Solicitation);
             }
-            answer_solicitation(packet, interface, (source, source_link), target, ours)
+            answer_solicitation(packet, interface, (source, source_link), target, is_local)
         }
         Message::NeighbourAdvertisement {
             target,
@@ -62,16 +62,16 @@ pub(super) fn receive_discovery(
                 solicited: flags.solicited,
                 overrides: flags.overriding,
             };
-            hear(target, target_link, Heard::Advertisement(flags));
+            receive(target, target_link, NeighbourMessage::Advertisement(flags));
             let mac = target_link.filter(|mac| *mac != interface.mac);
             if let Some(mac) = mac.filter(|_| interface.link.owns(Address::V6(target))) {
                 claimed(writer, interface, Address::V6(target), mac);
             }
-            Outcome::Taken
+            Outcome::Consumed
         }
         Message::RouterSolicitation { source_link } => {
             if source != 0 {
-                hear(source, source_link, Heard::Solicitation);
+                receive(source, source_link, NeighbourMessage::Solicitation);
             }
             if interface.advertise.is_some() {
                 Outcome::Advertise
@@ -84,13 +84,13 @@ pub(super) fn receive_discovery(
     }
 }
 
-/// Replaces a neighbour solicitation by the advertisement of its target. `ours`: the target is an address of the interface.
+/// Replaces a neighbour solicitation by the advertisement of its target. `is_local`: the target is an address of the interface.
 fn answer_solicitation(
     packet: &mut Packet<'_>,
     interface: &Interface,
     (source, source_link): (u128, Option<[u8; 6]>),
     target: u128,
-    ours: bool,
+    is_local: bool,
 ) -> Outcome {
     let detection = source == 0;
     let destination = if detection { ndp::ALL_NODES } else { source };
@@ -111,11 +111,11 @@ fn answer_solicitation(
         router: true,
         solicited: !detection,
         // A proxy advertisement must not override the target's own advertisement, because the target may return to the link.
-        overriding: ours,
+        overriding: is_local,
     };
     if ndp::emit_advertisement(packet, link, (target, destination), target, flags) && interface.push_tags(packet) {
-        if ours { Outcome::Answer } else { Outcome::Proxied }
+        if is_local { Outcome::Answer } else { Outcome::Proxied }
     } else {
-        Outcome::Drop(Own::NoBuffer.into())
+        Outcome::Drop(EngineReason::NoBuffer.into())
     }
 }

@@ -75,57 +75,57 @@ impl AdjacencyCache {
     /// The adjacency with this index; `None` if its neighbour is not resolved, or its interface was removed.
     #[inline(always)]
     pub fn of(&mut self, hop: AdjacencyIndex, exit: &OutputContext<'_>) -> Option<&mut Adjacency> {
-        let way = &mut self.0[(hop.interface() ^ hop.neighbour() as usize) % CACHE_SIZE];
-        if way.hop != hop && !gather(way, hop, exit) {
+        let adjacency = &mut self.0[(hop.interface() ^ hop.neighbour() as usize) % CACHE_SIZE];
+        if adjacency.hop != hop && !gather(adjacency, hop, exit) {
             return None;
         }
-        Some(way)
+        Some(adjacency)
     }
 
     /// The cache entry for a next hop, and whether the entry already contains the adjacency of the next hop.
     #[inline(always)]
     pub fn at(&mut self, route: u32) -> (&mut Adjacency, bool) {
-        let way = &mut self.0[route as usize % CACHE_SIZE];
-        let is_it = way.route == route;
-        (way, is_it)
+        let adjacency = &mut self.0[route as usize % CACHE_SIZE];
+        let is_match = adjacency.route == route;
+        (adjacency, is_match)
     }
 
     /// Fills the cache entry of a next hop. Returns whether the next hop is a resolved gateway.
     #[inline(never)]
     pub fn bind(&mut self, route: u32, exit: &OutputContext<'_>) -> bool {
-        let way = &mut self.0[route as usize % CACHE_SIZE];
+        let adjacency = &mut self.0[route as usize % CACHE_SIZE];
         let hop = exit.forwarding.resolved_gateway(route);
-        let found = hop.is_some_and(|hop| gather(way, hop, exit));
+        let found = hop.is_some_and(|hop| gather(adjacency, hop, exit));
         if found {
-            way.route = route;
+            adjacency.route = route;
         }
         found
     }
 
     /// Adds the sent frames to the interface counters and clears the cache. Each node must call this at its end.
     pub fn flush(&mut self, exit: &OutputContext<'_>) {
-        for way in &mut self.0 {
-            count(way, exit);
-            (way.hop, way.route) = (AdjacencyIndex::NONE, NO_NEXT_HOP);
+        for adjacency in &mut self.0 {
+            count(adjacency, exit);
+            (adjacency.hop, adjacency.route) = (AdjacencyIndex::NONE, NO_NEXT_HOP);
         }
     }
 }
 
 /// Adds the frames sent to an adjacency to the interface counters.
-fn count(way: &mut Adjacency, exit: &OutputContext<'_>) {
-    if way.frames > 0
-        && let Some(counters) = exit.counters.interfaces.get(way.hop.interface())
+fn count(adjacency: &mut Adjacency, exit: &OutputContext<'_>) {
+    if adjacency.frames > 0
+        && let Some(counters) = exit.counters.interfaces.get(adjacency.hop.interface())
     {
-        counters.sent.add(way.frames.into());
-        counters.sent_bytes.add(way.bytes);
+        counters.sent.add(adjacency.frames.into());
+        counters.sent_bytes.add(adjacency.bytes);
     }
-    (way.frames, way.bytes) = (0, 0);
+    (adjacency.frames, adjacency.bytes) = (0, 0);
 }
 
 #[inline(never)]
-fn gather(way: &mut Adjacency, hop: AdjacencyIndex, exit: &OutputContext<'_>) -> bool {
-    count(way, exit);
-    (way.hop, way.route) = (AdjacencyIndex::NONE, NO_NEXT_HOP);
+fn gather(adjacency: &mut Adjacency, hop: AdjacencyIndex, exit: &OutputContext<'_>) -> bool {
+    count(adjacency, exit);
+    (adjacency.hop, adjacency.route) = (AdjacencyIndex::NONE, NO_NEXT_HOP);
     let mac = match hop.is_bridge() && exit.snapshot.is_access(hop.interface() as u16) {
         false => exit.forwarding.mac(hop),
         // Each terminal of a site has its own MAC, which is written for each packet.
@@ -148,7 +148,7 @@ fn gather(way: &mut Adjacency, hop: AdjacencyIndex, exit: &OutputContext<'_>) ->
     } else {
         0
     };
-    *way = Adjacency {
+    *adjacency = Adjacency {
         hop,
         route: NO_NEXT_HOP,
         head: link.head(mac),

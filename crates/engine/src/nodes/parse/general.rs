@@ -8,7 +8,7 @@ use crate::features::context::NodeContext;
 use crate::packet::batch::{Meta, Origin, put};
 use crate::packet::io::{BufferIndex, PortIndex};
 use crate::packet::lists::Lists;
-use crate::packet::reason::{Own, Reason};
+use crate::packet::reason::{EngineReason, Reason};
 use crate::snapshot::{Interface, Snapshot};
 
 use super::end_frame;
@@ -42,7 +42,7 @@ pub(in crate::nodes) fn parse_other(
         Ok(layers) => layers,
         Err(fault) => {
             tally.count(ctx, tally.interface, length);
-            (meta.interface, meta.layers, meta.crossed) = (tally.interface, Layers::default(), 0);
+            (meta.interface, meta.layers, meta.link_passes) = (tally.interface, Layers::default(), 0);
             return lists.drop_packet(slot, fault);
         }
     };
@@ -50,25 +50,25 @@ pub(in crate::nodes) fn parse_other(
     meta.layers = layers;
     meta.interface = number.unwrap_or(tally.interface);
     meta.origin = Origin::Received;
-    (meta.identification, meta.crossed) = (0, 0);
+    (meta.identification, meta.link_passes) = (0, 0);
     tally.count(ctx, meta.interface, length);
     let Some(interface) = number.and_then(|number| snapshot.interface(number)) else {
-        return lists.drop_packet(slot, Own::UnknownVlan);
+        return lists.drop_packet(slot, EngineReason::UnknownVlan);
     };
-    let judged = check(frame, checksums, &layers, interface, snapshot);
+    let checked = check(frame, checksums, &layers, interface, snapshot);
     if matches!(layers.class, Class::Ipv4 | Class::Ipv6) {
         end_frame(packet, packet.len(), layers.end);
     }
-    match judged {
+    match checked {
         Ok(Validity::Valid) => {
-            forget_wrong(packet);
+            clear_bad_checksum(packet);
             place(slot, packet, &layers, interface, lists, snapshot);
         }
-        Ok(Validity::LeftToOffload) if interface.complete_checksums => {
+        Ok(Validity::PartialChecksum) if interface.complete_checksums => {
             complete_checksum(packet, &layers, ctx);
             place(slot, packet, &layers, interface, lists, snapshot);
         }
-        Ok(Validity::LeftToOffload) => lists.drop_packet(slot, Own::LeftToOffload),
+        Ok(Validity::PartialChecksum) => lists.drop_packet(slot, EngineReason::PartialChecksum),
         // Session lookup finds the flow of the packet, and inspection applies its bad-checksum policy.
         Err(Reason::Wire(fault)) if is_for_inspection(snapshot, meta, fault) => {
             packet.set_checksums(Checksums::BadL4);
@@ -152,7 +152,7 @@ pub(in crate::nodes) fn complete_checksum(packet: &mut Packet<'_>, layers: &Laye
 }
 
 /// Clears the device's report of a bad transport checksum if the packet has no checksum.
-pub(in crate::nodes) fn forget_wrong(packet: &mut Packet<'_>) {
+pub(in crate::nodes) fn clear_bad_checksum(packet: &mut Packet<'_>) {
     if packet.checksums() == Checksums::BadL4 {
         packet.set_checksums(Checksums::Unverified);
     }
@@ -167,19 +167,19 @@ fn check(
     interface: &Interface,
     snapshot: &Snapshot,
 ) -> Result<Validity, Reason> {
-    let ours = frame.first_chunk::<6>() == Some(&interface.mac);
-    if !ours && !layers.flags.has(Flags::MULTICAST) && !is_virtual(snapshot, interface, frame) {
-        return Err(Own::NotOurMac.into());
+    let untagged_interface = frame.first_chunk::<6>() == Some(&interface.mac);
+    if !untagged_interface && !layers.flags.has(Flags::MULTICAST) && !is_virtual(snapshot, interface, frame) {
+        return Err(EngineReason::NotOurMac.into());
     }
-    let judged = validity::validate(frame, checksums, layers, &interface.validity);
-    if judged.is_err() && snapshot.only_routes(interface) {
+    let checked = validity::validate(frame, checksums, layers, &interface.validity);
+    if checked.is_err() && snapshot.only_routes(interface) {
         let lenient = validity::Policy {
             headers: false,
             ..interface.validity
         };
         return Ok(validity::validate(frame, checksums, layers, &lenient)?);
     }
-    Ok(judged?)
+    Ok(checked?)
 }
 
 /// Whether a frame is addressed to the virtual MAC of a site.

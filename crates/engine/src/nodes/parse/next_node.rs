@@ -6,7 +6,7 @@ use sluice_wire::{Packet, ipv4};
 use crate::packet::batch::{Origin, put};
 use crate::packet::io::BufferIndex;
 use crate::packet::lists::Lists;
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 use crate::snapshot::{Interface, Snapshot};
 
 /// Selects the next node of a valid packet that was just received.
@@ -25,7 +25,7 @@ pub(super) fn place(
             return put(&mut lists.subscriber, slot);
         }
         if sites.is_access(number) && layers.class == Class::Ipv6 {
-            return lists.drop_packet(slot, Own::SiteFamily);
+            return lists.drop_packet(slot, EngineReason::SiteFamily);
         }
     }
     match is_tunnelled(snapshot, interface, layers, packet.bytes()) {
@@ -60,8 +60,8 @@ pub fn classify(slot: BufferIndex, packet: &Packet<'_>, layers: &Layers, interfa
         }
         Class::Arp => put(&mut lists.neighbour_discovery, slot),
         Class::Ipv4 | Class::Ipv6 if interface.host => put(&mut lists.punt, slot),
-        Class::Ipv4 | Class::Ipv6 => lists.drop_packet(slot, Own::Multicast),
-        Class::Other => lists.drop_packet(slot, Own::UnknownEthertype),
+        Class::Ipv4 | Class::Ipv6 => lists.drop_packet(slot, EngineReason::Multicast),
+        Class::Other => lists.drop_packet(slot, EngineReason::UnknownEthertype),
     }
 }
 

@@ -32,10 +32,10 @@ pub(super) fn parse_routed(
     for slot in slots.start..slots.end.min(batch.packets.len()).min(BURST_BUFFERS) {
         let (packet, meta) = (&mut batch.packets[slot], &mut batch.meta[slot]);
         let (frame, slot) = (packet.bytes(), slot as BufferIndex);
-        if let Some((destination, is_trailed)) = transit4(frame, 0, packet.checksums(), &interface.mac) {
+        if let Some((destination, has_trailer)) = transit4(frame, 0, packet.checksums(), &interface.mac) {
             (plain.frames, plain.bytes) = (plain.frames + 1, plain.bytes + frame.len() as u64);
-            if is_trailed {
-                cut_passing(packet, 0);
+            if has_trailer {
+                trim_padding(packet, 0);
             }
             (meta.interface, meta.layers.tags) = (number, 0);
             lists.ip4_fast_forward.put(slot, router, destination);
@@ -48,8 +48,8 @@ pub(super) fn parse_routed(
 
 /// Truncates a frame with this number of tags to the end of its IPv4 datagram.
 #[inline(never)]
-pub(super) fn cut_passing(packet: &mut Packet<'_>, tags: u8) {
+pub(super) fn trim_padding(packet: &mut Packet<'_>, tags: u8) {
     let at = ethernet::LENGTH + 4 * usize::from(tags);
     let total = ipv4::TOTAL_LENGTH.read(packet.bytes().get(at..).unwrap_or_default());
-    packet.cut_trailer(at + usize::from(total));
+    packet.trim_trailer(at + usize::from(total));
 }

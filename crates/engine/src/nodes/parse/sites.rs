@@ -30,8 +30,8 @@ pub(super) struct Sites<'c> {
 impl<'c> Sites<'c> {
     pub(super) fn of(ctx: &NodeContext<'c, '_>, port: PortIndex, untagged: Option<u16>) -> Option<Self> {
         let (sites, number) = (ctx.snapshot.sites.as_deref()?, untagged?);
-        let (is_door, is_public) = (sites.is_access(number), sites.is_public(number));
-        (is_door || is_public).then_some(Self {
+        let (is_access_interface, is_public) = (sites.is_access(number), sites.is_public(number));
+        (is_access_interface || is_public).then_some(Self {
             interface: ctx.snapshot.interface(number)?,
             sites,
             has_tags: sites.has_tags(number),

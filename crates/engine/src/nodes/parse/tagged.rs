@@ -9,7 +9,7 @@ use crate::packet::lists::Lists;
 use crate::snapshot::{Link, Snapshot};
 
 use super::end_frame;
-use super::routed::cut_passing;
+use super::routed::trim_padding;
 use super::tally::ReceiveTally;
 
 /// Fast path for plain packets on a port with VLAN interfaces. The tags of the previous packet are cached, because most packets have the same tags.
@@ -61,11 +61,11 @@ impl Tagged {
         let link = &self.link;
         if self.passes
             && link.passes
-            && let Some((destination, is_trailed)) = transit4(frame, link.tags.into(), packet.checksums(), link.mac())
+            && let Some((destination, has_trailer)) = transit4(frame, link.tags.into(), packet.checksums(), link.mac())
         {
             tally.count(ctx, self.number, frame.len() as u64);
-            if is_trailed {
-                cut_passing(packet, link.tags);
+            if has_trailer {
+                trim_padding(packet, link.tags);
             }
             (meta.interface, meta.layers.tags) = (self.number, link.tags);
             lists.ip4_fast_forward.tagged = true;

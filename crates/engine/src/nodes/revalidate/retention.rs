@@ -11,12 +11,12 @@ use crate::features::context::NodeContext;
 use crate::features::creation::{FlowDecision, FlowTranslation, decide, refused};
 use crate::features::filter;
 use crate::features::pool_migration::{PortOwner, port_owner};
-use crate::features::revalidation::{adjacencies, is_of_last_commit, leads_to, lookup, rules_may_concern};
+use crate::features::revalidation::{adjacencies, is_of_last_commit, leads_to, lookup, rules_may_affect};
 use crate::nodes::bridge;
 use crate::nodes::host;
 use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::batch::{Meta, Origin};
-use crate::packet::reason::{Own, Reason};
+use crate::packet::reason::{EngineReason, Reason};
 use crate::session::family::{Family, Session};
 use crate::snapshot::forwarding::ForwardingDecision;
 
@@ -36,7 +36,7 @@ pub(super) fn keeps<F: Family>(
 ) -> Option<Retained<F>> {
     let key = session.key(Direction::Forward);
     let owner = port_owner::<F>(session, ctx.snapshot, meta.shard);
-    if owner == PortOwner::Nobody {
+    if owner == PortOwner::Unowned {
         return None;
     }
     let own = session.adjacency(Direction::Reverse) == AdjacencyIndex::LOCAL;
@@ -106,8 +106,8 @@ fn first_packet<F: Family>(session: &F::Session, shard: u16, own: bool) -> Meta 
 
 /// How a session without a route is continued. `plan` is the decision for its forward packets.
 fn without_route<F: Family>(ctx: &NodeContext<'_, '_>, session: &F::Session, plan: FlowDecision<F>) -> Retained<F> {
-    let way_back = reverse_adjacency::<F>(ctx, session);
-    let back = match way_back {
+    let reverse_hop = reverse_adjacency::<F>(ctx, session);
+    let back = match reverse_hop {
         Ok(back) => keep::<F>(ctx, session, Direction::Reverse, back),
         Err(_) => AdjacencyIndex::UNRESOLVED,
     };
@@ -118,7 +118,7 @@ fn without_route<F: Family>(ctx: &NodeContext<'_, '_>, session: &F::Session, pla
     };
     Retained {
         hops: [there, back],
-        stopped: [(there == AdjacencyIndex::UNRESOLVED).then_some(plan), way_back.err()],
+        stopped: [(there == AdjacencyIndex::UNRESOLVED).then_some(plan), reverse_hop.err()],
     }
 }
 
@@ -153,7 +153,7 @@ fn reverse_adjacency<F: Family>(
     {
         ForwardingDecision::Hop(hop) => Ok(hop),
         ForwardingDecision::Unknown(wanted) => Err(FlowDecision::Wait(wanted)),
-        ForwardingDecision::Local => Err(FlowDecision::Drop(Own::Loop.into())),
+        ForwardingDecision::Local => Err(FlowDecision::Drop(EngineReason::Loop.into())),
         ForwardingDecision::Refused(reason) => Err(refused(reason)),
     }
 }
@@ -167,10 +167,10 @@ fn may_stay<F: Family>(
 ) -> bool {
     let snapshot = ctx.snapshot;
     let generations = snapshot.generation.wrapping_sub(session.generation());
-    let as_before = session.adjacency(Direction::Forward) == AdjacencyIndex::UNRESOLVED
+    let is_unchanged = session.adjacency(Direction::Forward) == AdjacencyIndex::UNRESOLVED
         && is_of_last_commit::<F>(session, snapshot)
-        && (generations == 0 || !rules_may_concern::<F>(session, snapshot, generations));
+        && (generations == 0 || !rules_may_affect::<F>(session, snapshot, generations));
     let filters = snapshot.filter_of(session.forward().context());
-    as_before
+    is_unchanged
         || filters.is_none_or(|filters| filter::passes::<F>(snapshot, ctx.forwarding, filters, (session, mark), known))
 }

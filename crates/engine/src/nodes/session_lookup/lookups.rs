@@ -32,15 +32,15 @@ pub struct LookupScratch {
 }
 
 /// Selects the [`Lookups`] of an address family.
-struct EachLookups;
+struct PerFamilyLookups;
 
-impl PerFamily for EachLookups {
+impl PerFamily for PerFamilyLookups {
     type Of<F: Family> = Lookups<F>;
 }
 
 impl LookupScratch {
     #[inline(always)]
     pub(super) fn of<F: Family>(&mut self) -> &mut Lookups<F> {
-        F::select_mut::<EachLookups>(&mut self.v4, &mut self.v6)
+        F::select_mut::<PerFamilyLookups>(&mut self.v4, &mut self.v6)
     }
 }

@@ -20,7 +20,7 @@ use crate::packet::batch::{Batch, Meta, put};
 use crate::packet::icmp_error::IcmpError;
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
 use crate::packet::lists::Lists;
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 use crate::packet::reason::Reason;
 use crate::session::family::{Family, Session, Tracked};
 
@@ -43,7 +43,7 @@ pub(super) fn step<F: Family, const SITES: bool, const SPREAD: bool>(
     let layers = &meta.layers;
     let packet = &mut batch.packets[slot as usize];
     let Some(shard) = ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_mut) else {
-        lists.drop_packet(slot, Own::Forgotten);
+        lists.drop_packet(slot, EngineReason::Forgotten);
         return false;
     };
     let parsed = (slot, &mut *packet, &*meta);
@@ -69,18 +69,18 @@ pub(super) fn step<F: Family, const SITES: bool, const SPREAD: bool>(
     };
     // These checks precede all changes of the packet, because a packet that fails a check is answered or parked as it was received.
     let next = if SITES { hop.without_terminal() } else { hop };
-    let Some(way) = adjacencies.of(next, exit) else {
+    let Some(adjacency) = adjacencies.of(next, exit) else {
         return send_otherwise::<F>(slot, (index, direction), hop, batch, lists, ctx);
     };
     let length = layers.end.saturating_sub(layers.l3);
-    let cut = length > way.mtu;
-    if let Some((error, reason)) = unforwardable::<F>(packet, layers, cut.then_some(way.mtu)) {
+    let cut = length > adjacency.mtu;
+    if let Some((error, reason)) = unforwardable::<F>(packet, layers, cut.then_some(adjacency.mtu)) {
         lists.icmp_error(slot, error, reason);
         return true;
     }
     let is_ready = !cut && terminal.is_none();
     let known = (&mut *session, direction, &work.keys[place]);
-    let translated = match translate::<F>((slot, packet, meta), known, (way, is_ready), lists, exit) {
+    let translated = match translate::<F>((slot, packet, meta), known, (adjacency, is_ready), lists, exit) {
         Ok(translated) => translated,
         Err(reason) => {
             lists.drop_packet(slot, reason);
@@ -97,11 +97,11 @@ pub(super) fn step<F: Family, const SITES: bool, const SPREAD: bool>(
         }
     }
     if let Some((view, upstream)) = terminal {
-        subscriber::send(way, (&view, upstream), cut, slot, packet, meta, lists);
+        subscriber::send(adjacency, (&view, upstream), cut, slot, packet, meta, lists);
     } else if cut {
         lists.fragment(slot, hop);
     } else if !translated.is_sent {
-        send_by_parts(way, slot, packet, meta, lists, exit);
+        send_by_parts(adjacency, slot, packet, meta, lists, exit);
     }
     true
 }
@@ -158,7 +158,7 @@ struct Translated {
 fn translate<F: Family>(
     (slot, packet, meta): (BufferIndex, &mut Packet<'_>, &mut Meta),
     (session, direction, key): (&mut F::Session, Direction, &F::Key),
-    (way, is_ready): (&mut Adjacency, bool),
+    (adjacency, is_ready): (&mut Adjacency, bool),
     lists: &mut Lists,
     exit: &OutputContext<'_>,
 ) -> Result<Translated, Reason> {
@@ -173,7 +173,7 @@ fn translate<F: Family>(
     };
     Ok(Translated {
         tracked,
-        is_sent: is_ready && way.take(link, bytes, slot, meta, lists),
+        is_sent: is_ready && adjacency.take(link, bytes, slot, meta, lists),
     })
 }
 

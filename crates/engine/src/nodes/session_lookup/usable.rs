@@ -1,7 +1,7 @@
 //! Whether a packet may use the session that was found for it.
 
 use sluice_nat::Resources;
-use sluice_table::changes::is_long_ago;
+use sluice_table::changes::is_outdated;
 use sluice_table::flow::RecordIndex;
 use sluice_wire::layers::Flags;
 use sluice_wire::{Direction, Packet};
@@ -9,7 +9,7 @@ use sluice_wire::{Direction, Packet};
 use crate::features::context::{OutputContext, Revalidations};
 use crate::features::creation::is_first_segment;
 use crate::features::inspection::divert;
-use crate::features::revalidation::{is_confirmed, is_unconcerned};
+use crate::features::revalidation::{is_confirmed, is_unaffected};
 use crate::features::source_validation;
 use crate::packet::batch::{Meta, put};
 use crate::packet::io::BufferIndex;
@@ -62,7 +62,7 @@ pub(super) fn usable_session<'s, F: Family, const SPREAD: bool>(
         put(lists.revalidate.of::<F>(), slot);
         return None;
     }
-    if is_first_segment(layers) && session.track().tracking.has_ended() && !is_let_in::<F>(session, direction) {
+    if is_first_segment(layers) && session.track().tracking.has_ended() && !may_reopen::<F>(session, direction) {
         // The packet takes the slow path as the first packet of a flow, and its new session replaces this session. The
         // packet waits until all nodes of this burst have processed the packets of the replaced session.
         let waits = session.diverts() && needs_session_pass::<F>(lists, index);
@@ -106,8 +106,8 @@ fn is_current<F: Family>(
     revisions: &mut Revalidations,
 ) -> bool {
     let generation = session.generation();
-    if is_unconcerned::<F>(session, exit.snapshot) {
-        if is_long_ago(exit.snapshot.generation.wrapping_sub(generation)) {
+    if is_unaffected::<F>(session, exit.snapshot) {
+        if is_outdated(exit.snapshot.generation.wrapping_sub(generation)) {
             session.set_generation(exit.snapshot.generation);
         }
     } else if revisions.admit(shard, index, generation) {
@@ -122,7 +122,7 @@ fn is_current<F: Family>(
 
 /// Whether the remote endpoint may reopen a closed connection. It may if the session has its own port, because no other
 /// remote endpoint or session uses that port.
-fn is_let_in<F: Family>(session: &F::Session, direction: Direction) -> bool {
+fn may_reopen<F: Family>(session: &F::Session, direction: Direction) -> bool {
     direction == Direction::Reverse && session.nat().resources().has(Resources::PORT)
 }
 

@@ -110,14 +110,14 @@ impl IdentificationCounters {
 impl WorkerCounters {
     /// Counts packets that bypass inspection.
     #[inline(always)]
-    pub fn bypass(&self, why: Skipped, count: u64) {
-        self.inspection.bypassed.add(why as usize, count);
+    pub fn bypass(&self, reason: Skipped, count: u64) {
+        self.inspection.bypassed.add(reason as usize, count);
     }
 
     /// Counts a packet that bypasses inspection before it reaches the node `inspect`.
-    pub fn bypass_before(&self, why: Skipped) {
+    pub fn bypass_before(&self, reason: Skipped) {
         self.inspection.received.add(1);
-        self.bypass(why, 1);
+        self.bypass(reason, 1);
     }
 
     /// Number of packets that bypassed inspection, for all causes.

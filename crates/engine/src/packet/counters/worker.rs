@@ -5,7 +5,7 @@ use sluice_wire::named;
 use super::declaration::{CounterKind, Label, LabelValues, NamedCounter, Unit, counters};
 use super::{Counter, IdentificationCounters, InspectionCounters, InterfaceCounters, Reason};
 use crate::packet::lists::NodeIndex;
-use crate::packet::reason::Own;
+use crate::packet::reason::EngineReason;
 
 counters! {
     /// Counters of one worker.
@@ -37,8 +37,8 @@ counters! {
     Total Packets all_handed_off = "handed-over", "packets handed to other workers, for any cause", WorkerCounters::all_handed_off;
     Total Packets taken_over = "taken-over", "packets received from other workers";
     Gauge Packets waiting = "waiting", "packets of other workers in the hand-off rings at the last poll";
-    Total Packets shed = "shed", "packets dropped because the ring to the next stage of the pipeline was full", |counters| counters.drops(Own::Shed.into());
-    Total Packets handover_full = "handover-full", "packets dropped because the hand-off ring to the worker of the shard was full", |counters| counters.drops(Own::HandoverFull.into());
+    Total Packets shed = "shed", "packets dropped because the ring to the next stage of the pipeline was full", |counters| counters.drops(EngineReason::Shed.into());
+    Total Packets handover_full = "handover-full", "packets dropped because the hand-off ring to the worker of the shard was full", |counters| counters.drops(EngineReason::HandoverFull.into());
     Total Packets punted = "punted", "packets queued for routers' hosts and for the subscriber service";
     Total Buffers leaked = "leaked", "buffers that no node released: a bug, please report it";
     Total Ports ports_steered = "ports-steered", "outside ports chosen so that the card's RSS hash sends replies to the shard of the session";

@@ -26,28 +26,37 @@ const SPARE: usize = 64;
 /// A buffer that contains a frame.
 #[derive(Clone, Debug)]
 struct Buffer {
-    room: Box<[u8]>,
+    data_room: Box<[u8]>,
     window: Window,
 }
 
 impl Buffer {
     /// Creates a buffer, or reuses a spare buffer. Outside of the frame, a reused buffer keeps its old contents, like a
     /// device's buffer.
-    fn new(frame: &[u8], room: usize, headroom: u16, checksums: Checksums, spare: Option<Box<[u8]>>) -> Self {
+    fn new(
+        frame: &[u8],
+        data_room: usize,
+        headroom: u16,
+        checksums: Checksums,
+        free_buffers: Option<Box<[u8]>>,
+    ) -> Self {
         let start = usize::from(headroom);
-        let room = room.max(start + frame.len());
-        let spare = spare.filter(|spare| spare.len() == room);
-        let mut bytes = spare.unwrap_or_else(|| vec![0; room].into_boxed_slice());
+        let data_room = data_room.max(start + frame.len());
+        let free_buffers = free_buffers.filter(|free_buffers| free_buffers.len() == data_room);
+        let mut bytes = free_buffers.unwrap_or_else(|| vec![0; data_room].into_boxed_slice());
         bytes[start..start + frame.len()].copy_from_slice(frame);
         let window = Window {
             start: headroom,
             length: frame.len() as u16,
             checksums,
         };
-        Self { room: bytes, window }
+        Self {
+            data_room: bytes,
+            window,
+        }
     }
     fn frame(&self) -> &[u8] {
-        &self.room[self.window.start as usize..][..self.window.length as usize]
+        &self.data_room[self.window.start as usize..][..self.window.length as usize]
     }
 }
 
@@ -67,15 +76,15 @@ type Ring = Mutex<VecDeque<(Buffer, NoteWords)>>;
 /// The wires of a worker's ports. Tests inject frames for the worker to receive, and take the frames that the worker
 /// has sent.
 #[derive(Clone, Debug)]
-pub struct Wires(Arc<Far>);
+pub struct Wires(Arc<RemoteEnd>);
 
 #[derive(Debug)]
-struct Far {
+struct RemoteEnd {
     incoming: Vec<Mutex<VecDeque<Buffer>>>,
     sent: Mutex<Vec<(PortIndex, Buffer)>>,
     /// Buffers that are free for reuse.
-    spare: Mutex<Vec<Box<[u8]>>>,
-    room: AtomicUsize,
+    free_buffers: Mutex<Vec<Box<[u8]>>>,
+    data_room: AtomicUsize,
     headroom: AtomicU16,
     transmit_limit: AtomicUsize,
     allocate_limit: AtomicUsize,
@@ -85,16 +94,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Far {
+impl RemoteEnd {
     fn buffer(&self, frame: &[u8], headroom: u16, checksums: Checksums) -> Buffer {
-        let room = self.room.load(Ordering::Relaxed);
-        Buffer::new(frame, room, headroom, checksums, lock(&self.spare).pop())
+        let data_room = self.data_room.load(Ordering::Relaxed);
+        Buffer::new(frame, data_room, headroom, checksums, lock(&self.free_buffers).pop())
     }
 
-    fn take_back(&self, buffers: impl IntoIterator<Item = Buffer>) {
-        let mut spare = lock(&self.spare);
-        let left = SPARE.saturating_sub(spare.len());
-        spare.extend(buffers.into_iter().take(left).map(|buffer| buffer.room));
+    fn recycle(&self, buffers: impl IntoIterator<Item = Buffer>) {
+        let mut free_buffers = lock(&self.free_buffers);
+        let remaining = SPARE.saturating_sub(free_buffers.len());
+        free_buffers.extend(buffers.into_iter().take(remaining).map(|buffer| buffer.data_room));
     }
 }
 
@@ -116,13 +125,13 @@ impl Wires {
             checksums: buffer.window.checksums,
         });
         let frames = frames.collect();
-        self.0.take_back(sent.drain(..).map(|(_, buffer)| buffer));
+        self.0.recycle(sent.drain(..).map(|(_, buffer)| buffer));
         frames
     }
 
     /// Discards the frames that were sent since the last call.
-    pub fn forget_sent(&self) {
-        self.0.take_back(lock(&self.0.sent).drain(..).map(|(_, buffer)| buffer));
+    pub fn discard_sent(&self) {
+        self.0.recycle(lock(&self.0.sent).drain(..).map(|(_, buffer)| buffer));
     }
 
     /// Whether all receive queues are empty.
@@ -132,7 +141,7 @@ impl Wires {
 
     /// Sets the size of new buffers in bytes. Jumbo frames need more than the default of 2,176.
     pub fn set_room(&self, bytes: usize) {
-        self.0.room.store(bytes.min(u16::MAX as usize), Ordering::Relaxed);
+        self.0.data_room.store(bytes.min(u16::MAX as usize), Ordering::Relaxed);
     }
 
     /// Sets the headroom of new frames in bytes.
@@ -154,8 +163,8 @@ impl Wires {
 /// Ports of one worker in memory. Workers that are created together by [`MemoryIo::workers`] can hand packets to each other.
 #[derive(Debug)]
 pub struct MemoryIo {
-    far: Arc<Far>,
-    hand: ArrayVec<Option<Buffer>, BURST_BUFFERS>,
+    remote: Arc<RemoteEnd>,
+    burst_buffers: ArrayVec<Option<Buffer>, BURST_BUFFERS>,
     nothing: [Window; BURST_BUFFERS],
     parking: Vec<Option<Buffer>>,
     /// Indexes of free entries in the parking.
@@ -164,10 +173,10 @@ pub struct MemoryIo {
     /// two workers send them.
     rings: Arc<[Ring]>,
     workers: usize,
-    own: usize,
+    worker: usize,
     ring_limit: usize,
     /// Index of the ring that is read first. The index changes with each call (round-robin).
-    turn: usize,
+    next_ring: usize,
     /// For each worker: number of packets handed to it so far, and the value of this number at the last mark.
     given: Vec<[usize; 2]>,
 }
@@ -182,25 +191,25 @@ impl MemoryIo {
     pub fn workers(workers: usize, ports: usize) -> Vec<Self> {
         let rings: Arc<[Ring]> = (0..workers * workers).map(|_| Mutex::default()).collect();
         (0..workers)
-            .map(|own| Self {
-                far: Arc::new(Far {
+            .map(|worker| Self {
+                remote: Arc::new(RemoteEnd {
                     incoming: (0..ports).map(|_| Mutex::default()).collect(),
                     sent: Mutex::default(),
-                    spare: Mutex::default(),
-                    room: AtomicUsize::new(2048 + HEADROOM),
+                    free_buffers: Mutex::default(),
+                    data_room: AtomicUsize::new(2048 + HEADROOM),
                     headroom: AtomicU16::new(HEADROOM as u16),
                     transmit_limit: AtomicUsize::new(usize::MAX),
                     allocate_limit: AtomicUsize::new(usize::MAX),
                 }),
-                hand: ArrayVec::new(),
+                burst_buffers: ArrayVec::new(),
                 nothing: [Window::default(); BURST_BUFFERS],
                 parking: vec![None; PARKING],
                 free: (0..PARKING).rev().collect(),
                 rings: rings.clone(),
                 workers,
-                own,
+                worker,
                 ring_limit: 1024,
-                turn: 0,
+                next_ring: 0,
                 given: vec![[0; 2]; workers],
             })
             .collect()
@@ -208,7 +217,7 @@ impl MemoryIo {
 
     /// The wires of the ports.
     pub fn wires(&self) -> Wires {
-        Wires(self.far.clone())
+        Wires(self.remote.clone())
     }
 
     /// Whether no packets from other workers wait in rings.
@@ -224,72 +233,74 @@ impl MemoryIo {
     /// The ring to a worker.
     fn ring(&self, to: usize) -> Option<&Ring> {
         self.rings
-            .get(self.own * self.workers + to)
+            .get(self.worker * self.workers + to)
             .filter(|_| to < self.workers)
     }
 
-    fn unshelve(&mut self, parked: &Parked) -> Option<Buffer> {
+    fn unpark_buffer(&mut self, parked: &Parked) -> Option<Buffer> {
         let buffer = self.parking.get_mut(parked.0 as usize)?.take()?;
         self.free.push(parked.0 as usize);
         Some(buffer)
     }
 
     fn take(&mut self, slot: BufferIndex) -> Option<Buffer> {
-        self.hand.get_mut(slot as usize).and_then(Option::take)
+        self.burst_buffers.get_mut(slot as usize).and_then(Option::take)
     }
 }
 
 impl PacketIo for MemoryIo {
     fn receive(&mut self, port: PortIndex) -> usize {
-        let Some(queue) = self.far.incoming.get(port as usize) else {
+        let Some(queue) = self.remote.incoming.get(port as usize) else {
             return 0;
         };
         let mut queue = lock(queue);
-        let count = queue.len().min(BURST_SIZE).min(self.hand.remaining_capacity());
-        self.hand.extend(queue.drain(..count).map(Some));
+        let count = queue.len().min(BURST_SIZE).min(self.burst_buffers.remaining_capacity());
+        self.burst_buffers.extend(queue.drain(..count).map(Some));
         count
     }
 
     fn packets<'a>(&'a mut self, into: &mut Packets<'a>) {
-        for (buffer, window) in self.hand.iter_mut().zip(&mut self.nothing) {
+        for (buffer, window) in self.burst_buffers.iter_mut().zip(&mut self.nothing) {
             into.push(match buffer {
-                Some(buffer) => Packet::new(&mut buffer.room, &mut buffer.window),
+                Some(buffer) => Packet::new(&mut buffer.data_room, &mut buffer.window),
                 None => Packet::empty(window),
             });
         }
     }
 
     fn transmit(&mut self, port: PortIndex, slots: &[BufferIndex]) -> usize {
-        let count = slots.len().min(self.far.transmit_limit.load(Ordering::Relaxed));
-        let hand = &mut self.hand;
+        let count = slots.len().min(self.remote.transmit_limit.load(Ordering::Relaxed));
+        let burst_buffers = &mut self.burst_buffers;
         let taken = slots[..count]
             .iter()
-            .filter_map(|&slot| hand.get_mut(slot as usize)?.take());
-        lock(&self.far.sent).extend(taken.map(|buffer| (port, buffer)));
+            .filter_map(|&slot| burst_buffers.get_mut(slot as usize)?.take());
+        lock(&self.remote.sent).extend(taken.map(|buffer| (port, buffer)));
         count
     }
 
     fn free(&mut self, slots: &[BufferIndex]) {
-        let hand = &mut self.hand;
-        let freed = slots.iter().filter_map(|&slot| hand.get_mut(slot as usize)?.take());
+        let burst_buffers = &mut self.burst_buffers;
+        let freed = slots
+            .iter()
+            .filter_map(|&slot| burst_buffers.get_mut(slot as usize)?.take());
         // The iterator must be consumed completely, because it frees all buffers that are not kept for reuse.
-        self.far.take_back(freed.collect::<ArrayVec<_, BURST_BUFFERS>>());
+        self.remote.recycle(freed.collect::<ArrayVec<_, BURST_BUFFERS>>());
     }
 
     fn allocate(&mut self, count: usize) -> usize {
         let count = count
-            .min(self.hand.remaining_capacity())
-            .min(self.far.allocate_limit.load(Ordering::Relaxed));
+            .min(self.burst_buffers.remaining_capacity())
+            .min(self.remote.allocate_limit.load(Ordering::Relaxed));
         for _ in 0..count {
-            let buffer = self.far.buffer(&[], HEADROOM as u16, Checksums::Unverified);
-            self.hand.push(Some(buffer));
+            let buffer = self.remote.buffer(&[], HEADROOM as u16, Checksums::Unverified);
+            self.burst_buffers.push(Some(buffer));
         }
         count
     }
 
     fn park(&mut self, slot: BufferIndex) -> Option<Parked> {
         let buffer = self
-            .hand
+            .burst_buffers
             .get_mut(slot as usize)
             .filter(|_| !self.free.is_empty())?
             .take()?;
@@ -299,22 +310,22 @@ impl PacketIo for MemoryIo {
     }
 
     fn unpark(&mut self, parked: Parked) -> Result<BufferIndex, Parked> {
-        if self.hand.is_full() {
+        if self.burst_buffers.is_full() {
             return Err(parked);
         }
-        let buffer = self.unshelve(&parked);
-        self.hand.push(buffer);
-        Ok((self.hand.len() - 1) as BufferIndex)
+        let buffer = self.unpark_buffer(&parked);
+        self.burst_buffers.push(buffer);
+        Ok((self.burst_buffers.len() - 1) as BufferIndex)
     }
 
     fn release(&mut self, parked: Parked) {
-        self.unshelve(&parked);
+        self.unpark_buffer(&parked);
     }
 
     fn end(&mut self) -> usize {
-        let left = self.outstanding();
-        self.hand.clear();
-        left
+        let remaining = self.outstanding();
+        self.burst_buffers.clear();
+        remaining
     }
 
     fn refused(&self, _port: PortIndex) -> &[(ReceiveError, u64)] {
@@ -322,7 +333,7 @@ impl PacketIo for MemoryIo {
     }
 
     fn outstanding(&self) -> usize {
-        self.hand.iter().flatten().count()
+        self.burst_buffers.iter().flatten().count()
     }
 
     fn parked(&self) -> usize {
@@ -333,7 +344,7 @@ impl PacketIo for MemoryIo {
 impl Handover for MemoryIo {
     fn hand_over(&mut self, to: WorkerIndex, slots: &[BufferIndex], carried: &[NoteWords]) -> usize {
         let rings = self.rings.clone();
-        let place = self.own * self.workers + usize::from(to);
+        let place = self.worker * self.workers + usize::from(to);
         let Some(ring) = rings.get(place).filter(|_| usize::from(to) < self.workers) else {
             return 0;
         };
@@ -364,7 +375,7 @@ impl Handover for MemoryIo {
     }
 
     fn waiting(&self) -> usize {
-        let to_own = self.rings.iter().skip(self.own).step_by(self.workers);
+        let to_own = self.rings.iter().skip(self.worker).step_by(self.workers);
         to_own.map(|ring| lock(ring).len()).sum()
     }
 
@@ -373,17 +384,19 @@ impl Handover for MemoryIo {
         let before = carried.len();
         let others = self.workers - 1;
         for place in 0..others {
-            let other = (self.turn + place) % others;
-            let from = other + usize::from(other >= self.own);
-            let mut ring = lock(&rings[from * self.workers + self.own]);
-            let room = carried.remaining_capacity().min(self.hand.remaining_capacity());
-            let count = ring.len().min(room);
-            for (buffer, what) in ring.drain(..count) {
-                self.hand.push(Some(buffer));
-                carried.push(what);
+            let other = (self.next_ring + place) % others;
+            let from = other + usize::from(other >= self.worker);
+            let mut ring = lock(&rings[from * self.workers + self.worker]);
+            let data_room = carried
+                .remaining_capacity()
+                .min(self.burst_buffers.remaining_capacity());
+            let count = ring.len().min(data_room);
+            for (buffer, note) in ring.drain(..count) {
+                self.burst_buffers.push(Some(buffer));
+                carried.push(note);
             }
         }
-        self.turn = (self.turn + 1) % others.max(1);
+        self.next_ring = (self.next_ring + 1) % others.max(1);
         carried.len() - before
     }
 }

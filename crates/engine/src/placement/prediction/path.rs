@@ -8,7 +8,7 @@ use super::WorkerLoad;
 const REMOTE: f64 = 1.3;
 
 /// Adds up the cycles of workers along the path of packets.
-pub(super) struct Way<'a> {
+pub(super) struct PathCost<'a> {
     pub(super) costs: &'a Costs,
     pub(super) topology: &'a Topology,
     pub(super) loads: Vec<WorkerLoad>,
@@ -17,7 +17,7 @@ pub(super) struct Way<'a> {
 /// Packets at a worker: core of the worker, and fraction of all packets.
 pub(super) type At = (Core, f64);
 
-impl Way<'_> {
+impl PathCost<'_> {
     fn load(&mut self, core: Core) -> Option<&mut WorkerLoad> {
         let place = self.loads.binary_search_by_key(&core, |load| load.core).ok()?;
         self.loads.get_mut(place)
@@ -53,9 +53,9 @@ impl Way<'_> {
 
     /// Adds the cycles for handing all packets to new workers. Each present worker hands packets to all new workers in proportion.
     pub(super) fn spread(&mut self, from: &[At], to: &[At], part: Part) {
-        for &(giver, given) in from {
-            for &(taker, taken) in to {
-                self.give(giver, taker, part, given * taken);
+        for &(sender, given) in from {
+            for &(rule_receiver, taken) in to {
+                self.give(sender, rule_receiver, part, given * taken);
             }
         }
     }

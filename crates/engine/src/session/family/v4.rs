@@ -16,7 +16,7 @@ use crate::packet::reason::Reason;
 use crate::session::ip_id;
 use crate::session::record::{Session4, Track, Verdict};
 
-use super::{Family, PerFamily, Session, Tracked, V6, track_plain};
+use super::{Family, PerFamily, Session, Tracked, V6, track_fast};
 
 /// The IPv4 address family.
 #[derive(Clone, Copy, Debug)]
@@ -123,7 +123,7 @@ impl Family for V4 {
         rewrite_plain4(network, transport, !tcp, &rewrite, 1);
 
         let atomic = ip_id::is_atomic(network);
-        Some((track_plain(&mut session.track, direction, tcp, segment, atomic), link))
+        Some((track_fast(&mut session.track, direction, tcp, segment, atomic), link))
     }
 
     #[cold]

@@ -15,7 +15,7 @@ use crate::packet::io::BURST_BUFFERS;
 use crate::packet::reason::Reason;
 use crate::session::record::{Session6, Track, Verdict};
 
-use super::{Family, PerFamily, Session, Tracked, V4, track_plain};
+use super::{Family, PerFamily, Session, Tracked, V4, track_fast};
 
 /// The IPv6 address family.
 #[derive(Clone, Copy, Debug)]
@@ -125,7 +125,7 @@ impl Family for V6 {
         rewrite_plain6(network, transport, !tcp, &rewrite, 1);
         // Routers do not fragment IPv6.
         let atomic = true;
-        Some((track_plain(&mut session.track, direction, tcp, segment, atomic), link))
+        Some((track_fast(&mut session.track, direction, tcp, segment, atomic), link))
     }
 
     #[cold]

@@ -11,10 +11,10 @@ use crate::packet::io::WorkerIndex;
 const LOW: usize = 4;
 
 /// Nanoseconds for which all rings must stay below the low mark before a shard is returned.
-const CALM: u64 = 1_000_000;
+const LOW_LOAD_TIME: u64 = 1_000_000;
 
 /// Nanoseconds without borrowing after a shard was returned because the I/O worker was overloaded.
-const REST: u64 = 10_000_000;
+const BORROW_HOLDDOWN: u64 = 10_000_000;
 
 /// Nanoseconds until the next request, after a request was refused or no suitable shard was found.
 const PATIENCE: u64 = 100_000;
@@ -32,7 +32,7 @@ pub enum Action {
     /// Borrow a shard from a worker.
     Take(u16, WorkerIndex),
     /// Return a shard to its worker.
-    GiveBack(u16, WorkerIndex),
+    Return(u16, WorkerIndex),
 }
 
 /// Load that an I/O worker observes at the end of a round.
@@ -55,11 +55,11 @@ pub struct Controller {
     faded: u64,
     /// Borrowed shards, each with the session worker that owns it.
     allocated: Vec<(u16, WorkerIndex)>,
-    calm_since: Option<u64>,
+    low_load_since: Option<u64>,
     /// Earliest time of the next request.
     not_before: u64,
     /// Time until which no further shard is borrowed.
-    rests_until: u64,
+    holddown_until: u64,
 }
 
 impl Controller {
@@ -70,9 +70,9 @@ impl Controller {
             seen: vec![0; shards].into(),
             faded: 0,
             allocated: Vec::with_capacity(shards),
-            calm_since: None,
+            low_load_since: None,
             not_before: 0,
-            rests_until: 0,
+            holddown_until: 0,
         }
     }
 
@@ -82,17 +82,17 @@ impl Controller {
     }
 
     /// Records that a borrowed shard has arrived from a worker.
-    pub fn shard_came(&mut self, shard: u16, from: WorkerIndex) {
+    pub fn shard_arrived(&mut self, shard: u16, from: WorkerIndex) {
         if self.allocated.len() < self.allocated.capacity() {
             self.allocated.push((shard, from));
         }
-        self.calm_since = None;
+        self.low_load_since = None;
     }
 
     /// Records that a shard was returned.
     pub fn shard_went(&mut self, shard: u16) {
         self.allocated.retain(|&(allocated, _)| allocated != shard);
-        self.calm_since = None;
+        self.low_load_since = None;
     }
 
     /// Records that a request was refused, or that no move is possible.
@@ -109,24 +109,24 @@ impl Controller {
         }
         let &(busiest, waiting) = rings.iter().max_by_key(|(_, waiting)| *waiting)?;
         let low = self.threshold / LOW;
-        let is_calm = waiting <= low && queued <= low;
-        let calm_since = self.calm_since.filter(|_| is_calm);
-        self.calm_since = is_calm.then(|| calm_since.unwrap_or(now));
+        let is_low_load = waiting <= low && queued <= low;
+        let low_load_since = self.low_load_since.filter(|_| is_low_load);
+        self.low_load_since = is_low_load.then(|| low_load_since.unwrap_or(now));
         if now < self.not_before {
             return None;
         }
-        if waiting > self.threshold && queued <= low && now >= self.rests_until {
+        if waiting > self.threshold && queued <= low && now >= self.holddown_until {
             return self.take(busiest, now, owner);
         }
         if queued > self.threshold
             && let Some((shard, home)) = self.surplus(rings, low)
         {
-            self.rests_until = now + REST;
-            return Some(Action::GiveBack(shard, home));
+            self.holddown_until = now + BORROW_HOLDDOWN;
+            return Some(Action::Return(shard, home));
         }
-        if calm_since.is_some_and(|since| now.saturating_sub(since) >= CALM) {
+        if low_load_since.is_some_and(|since| now.saturating_sub(since) >= LOW_LOAD_TIME) {
             let &(shard, home) = self.allocated.last()?;
-            return Some(Action::GiveBack(shard, home));
+            return Some(Action::Return(shard, home));
         }
         None
     }
@@ -138,20 +138,20 @@ impl Controller {
         let seen = (0u16..).zip(&self.seen);
         let mut all = 0;
         let mut count = 0;
-        let mut least = None;
+        let mut min = None;
         for (shard, &seen) in seen.clone() {
             if seen > 0 && owner(shard) == Some(from) {
                 all += u64::from(seen);
                 count += 1;
-                if least.is_none_or(|(_, least)| seen < least) {
-                    least = Some((shard, seen));
+                if min.is_none_or(|(_, min)| seen < min) {
+                    min = Some((shard, seen));
                 }
             }
         }
         let small =
             seen.filter(|&(shard, &seen)| seen > 0 && u64::from(seen) * PART <= all && owner(shard) == Some(from));
         let chosen = small.max_by_key(|(_, seen)| **seen).map(|(shard, _)| shard);
-        let chosen = chosen.or(least.map(|(shard, _)| shard)).filter(|_| count > 1);
+        let chosen = chosen.or(min.map(|(shard, _)| shard)).filter(|_| count > 1);
         if chosen.is_none() {
             self.is_refused(now);
         }
@@ -174,7 +174,7 @@ mod tests {
     const THRESHOLD: usize = 100;
 
     struct World {
-        judge: Controller,
+        controller: Controller,
         owners: Vec<WorkerIndex>,
         now: u64,
     }
@@ -182,10 +182,10 @@ mod tests {
     impl World {
         /// Creates a controller. Worker 0 receives, and workers 1 and 2 own the shards alternately.
         fn new(seen: &[u32]) -> Self {
-            let mut judge = Controller::new(THRESHOLD as u32, seen.len());
-            judge.seen.copy_from_slice(seen);
+            let mut controller = Controller::new(THRESHOLD as u32, seen.len());
+            controller.seen.copy_from_slice(seen);
             Self {
-                judge,
+                controller,
                 owners: [1, 2].into_iter().cycle().take(seen.len()).collect(),
                 now: 0,
             }
@@ -202,16 +202,16 @@ mod tests {
             };
             let owners = &self.owners;
             let verdict = self
-                .judge
+                .controller
                 .decide(&facts, |shard| owners.get(usize::from(shard)).copied());
             match verdict {
                 Some(Action::Take(shard, from)) => {
                     self.owners[usize::from(shard)] = 0;
-                    self.judge.shard_came(shard, from);
+                    self.controller.shard_arrived(shard, from);
                 }
-                Some(Action::GiveBack(shard, to)) => {
+                Some(Action::Return(shard, to)) => {
                     self.owners[usize::from(shard)] = to;
-                    self.judge.shard_went(shard);
+                    self.controller.shard_went(shard);
                 }
                 None => {}
             }
@@ -231,12 +231,12 @@ mod tests {
         let mut world = World::new(&[9; 16]);
         world.after(1, [101, 0], 0).unwrap();
         for _ in 0..100 {
-            assert_eq!(None, world.after(CALM, [26, 0], 0));
-            assert_eq!(None, world.after(CALM, [100, 0], 0));
+            assert_eq!(None, world.after(LOW_LOAD_TIME, [26, 0], 0));
+            assert_eq!(None, world.after(LOW_LOAD_TIME, [100, 0], 0));
             // The rings are below the low mark, but the queue of borrowed shards is not.
-            assert_eq!(None, world.after(CALM, [0, 0], 26));
+            assert_eq!(None, world.after(LOW_LOAD_TIME, [0, 0], 26));
         }
-        assert_eq!(1, world.judge.borrowed().len());
+        assert_eq!(1, world.controller.borrowed().len());
     }
 
     #[test]
@@ -245,17 +245,20 @@ mod tests {
         world.after(1, [101, 0], 0).unwrap();
         world.after(1, [0, 101], 0).unwrap();
         assert_eq!(None, world.after(1, [25, 25], 25));
-        assert_eq!(None, world.after(CALM - 1, [0, 0], 0));
+        assert_eq!(None, world.after(LOW_LOAD_TIME - 1, [0, 0], 0));
         // A single observation above the low mark restarts the waiting time.
         assert_eq!(None, world.after(1, [26, 0], 0));
         assert_eq!(None, world.after(1, [0, 0], 0));
-        assert_eq!(None, world.after(CALM - 1, [0, 0], 0));
-        assert!(matches!(world.after(1, [0, 0], 0), Some(Action::GiveBack(_, 2))));
+        assert_eq!(None, world.after(LOW_LOAD_TIME - 1, [0, 0], 0));
+        assert!(matches!(world.after(1, [0, 0], 0), Some(Action::Return(_, 2))));
         assert_eq!(None, world.after(1, [0, 0], 0));
-        assert!(matches!(world.after(CALM, [0, 0], 0), Some(Action::GiveBack(_, 1))));
-        assert_eq!(None, world.after(CALM, [0, 0], 0));
-        assert_eq!(None, world.after(CALM, [0, 0], 0));
-        assert!(world.judge.borrowed().is_empty());
+        assert!(matches!(
+            world.after(LOW_LOAD_TIME, [0, 0], 0),
+            Some(Action::Return(_, 1))
+        ));
+        assert_eq!(None, world.after(LOW_LOAD_TIME, [0, 0], 0));
+        assert_eq!(None, world.after(LOW_LOAD_TIME, [0, 0], 0));
+        assert!(world.controller.borrowed().is_empty());
     }
 
     #[test]
@@ -280,8 +283,8 @@ mod tests {
         world.after(1, [101, 0], 0).unwrap();
         assert_eq!(None, world.after(1, [101, 0], 26), "something waits here");
         assert_eq!(None, world.after(1, [26, 0], 101), "nobody has time");
-        assert!(matches!(world.after(1, [25, 0], 101), Some(Action::GiveBack(_, 1))));
-        assert_eq!(None, world.after(REST - 1, [101, 0], 0), "not at once again");
+        assert!(matches!(world.after(1, [25, 0], 101), Some(Action::Return(_, 1))));
+        assert_eq!(None, world.after(BORROW_HOLDDOWN - 1, [101, 0], 0), "not at once again");
         assert!(matches!(world.after(1, [101, 0], 0), Some(Action::Take(..))));
     }
 
@@ -289,6 +292,6 @@ mod tests {
     fn what_came_long_ago_is_forgotten() {
         let mut world = World::new(&[1; 16]);
         assert_eq!(None, world.after(MEMORY, [101, 0], 0));
-        assert!(world.judge.seen.iter().all(|&seen| seen == 0));
+        assert!(world.controller.seen.iter().all(|&seen| seen == 0));
     }
 }

@@ -36,9 +36,9 @@ pub enum Action {
     /// Packets that match one of the hyperrectangles continue at a chain.
     Classify {
         /// Hyperrectangles for IPv4.
-        four: Vec<Rule<u32>>,
+        v4: Vec<Rule<u32>>,
         /// Hyperrectangles for IPv6.
-        six: Vec<Rule<u128>>,
+        v6: Vec<Rule<u128>>,
         /// Name of the target chain.
         to: String,
     },
@@ -157,7 +157,7 @@ fn runs(steps: &[ClassText]) -> impl Iterator<Item = (usize, &[ClassText])> {
 /// The reachable chains in topological order. A chain follows the chains to which it jumps.
 struct Order<'w> {
     named: HashMap<&'w str, &'w ChainText>,
-    under_way: Vec<&'w str>,
+    in_progress: Vec<&'w str>,
     done: Vec<&'w ChainText>,
 }
 
@@ -165,7 +165,7 @@ impl<'w> Order<'w> {
     fn of(written: &'w [ChainText]) -> Self {
         Self {
             named: written.iter().map(|chain| (chain.name.as_str(), chain)).collect(),
-            under_way: Vec::new(),
+            in_progress: Vec::new(),
             done: Vec::new(),
         }
     }
@@ -177,7 +177,7 @@ impl<'w> Order<'w> {
             None if name == ENTRY => return Err(ChainError::NoEntry),
             None => return Err(ChainError::Unknown(name.into())),
         };
-        if self.under_way.contains(&name) {
+        if self.in_progress.contains(&name) {
             return Err(ChainError::Loop(name.into()));
         }
         if self.done.iter().any(|done| done.name == name) {
@@ -187,11 +187,11 @@ impl<'w> Order<'w> {
         if ends.is_none_or(|end| end + 1 != chain.steps.len()) {
             return Err(ChainError::Endless(name.into()));
         }
-        self.under_way.push(name);
+        self.in_progress.push(name);
         for to in chain.steps.iter().filter_map(|step| step.action.to()) {
             self.visit(to)?;
         }
-        self.under_way.pop();
+        self.in_progress.pop();
         self.done.push(chain);
         Ok(())
     }
@@ -238,14 +238,14 @@ impl<'w> Compile<'w> {
                 Step::Police {
                     policer,
                     tally: self.tally(at, key),
-                    exceed: exceed.as_ref().map(|exceed| self.begin(exceed)).transpose()?,
+                    exceed: exceed.as_ref().map(|exceed| self.start(exceed)).transpose()?,
                 }
             }
             Action::Mirror(interface) => Step::Mirror {
                 interface: *interface,
                 tally: self.text_tally(chain, at, &step.text),
             },
-            Action::To(to) => Step::Jump(self.begin(to)?),
+            Action::To(to) => Step::Jump(self.start(to)?),
             Action::Drop => Step::Drop(self.text_tally(chain, at, &step.text)),
             Action::Sessions => Step::Sessions(self.text_tally(chain, at, &step.text)),
             Action::Forward => Step::Forward(self.text_tally(chain, at, &step.text)),
@@ -255,27 +255,27 @@ impl<'w> Compile<'w> {
     }
 
     fn classify(&mut self, chain: &'w ChainText, first: usize, run: &'w [ClassText]) -> Result<Classify, ChainError> {
-        let (mut all_four, mut all_six, mut targets) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut all_v4, mut all_v6, mut targets) = (Vec::new(), Vec::new(), Vec::new());
         for (place, step) in (first..).zip(run) {
-            let Action::Classify { four, six, to } = &step.action else {
+            let Action::Classify { v4, v6, to } = &step.action else {
                 continue;
             };
             let number = targets.len() as RuleNumber;
-            all_four.extend(four.iter().map(|rule| (number, rule.clone())));
-            all_six.extend(six.iter().map(|rule| (number, rule.clone())));
+            all_v4.extend(v4.iter().map(|rule| (number, rule.clone())));
+            all_v6.extend(v6.iter().map(|rule| (number, rule.clone())));
             let tally = self.text_tally(chain, (&chain.name, place), &step.text);
-            targets.push((self.begin(to)?, tally));
+            targets.push((self.start(to)?, tally));
         }
         Ok(Classify {
-            four: Finder::new(all_four),
-            six: Finder::new(all_six),
+            v4: Finder::new(all_v4),
+            v6: Finder::new(all_v6),
             targets,
         })
     }
 
-    fn begin(&self, chain: &str) -> Result<StepIndex, ChainError> {
-        let begin = self.begins.get(chain).copied();
-        begin.ok_or_else(|| ChainError::Unknown(chain.into()))
+    fn start(&self, chain: &str) -> Result<StepIndex, ChainError> {
+        let start = self.begins.get(chain).copied();
+        start.ok_or_else(|| ChainError::Unknown(chain.into()))
     }
 
     fn key(&mut self, chain: &'w ChainText, text: &'w str) -> String {
@@ -324,8 +324,8 @@ mod tests {
 
     fn to(chain: &str) -> Action {
         Action::Classify {
-            four: vec![Rule::any()],
-            six: Vec::new(),
+            v4: vec![Rule::any()],
+            v6: Vec::new(),
             to: chain.into(),
         }
     }

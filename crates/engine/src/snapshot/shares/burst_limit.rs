@@ -9,14 +9,14 @@ use crate::packet::io::BURST_SIZE;
 const PATIENCE: u32 = 8;
 
 /// Number of full bursts after which a budget that was never sufficient is reduced again.
-const HASTE: u32 = 4;
+const QUICK_REDUCTION_BURSTS: u32 = 4;
 
 /// Number of full bursts after which a budget that was sufficient before is reduced again. A NIC's queue can hold this
 /// number of bursts, and some time passes until the queue is empty.
-const SETTLED: u32 = 16;
+const REDUCTION_BURSTS: u32 = 16;
 
 /// Minimum budget in packets, so that some packets of every router pass.
-const LEAST: usize = 8;
+const MIN_BUDGET: usize = 8;
 
 /// Budget of a queue: the number of packets of a burst that pass while the worker is overloaded. Dropping the remaining
 /// packets takes few cycles, so bursts are no longer full when the budget is small enough. After bursts that are not
@@ -24,23 +24,23 @@ const LEAST: usize = 8;
 #[derive(Clone, Copy, Debug)]
 pub struct BurstLimit {
     /// State of the distribution of the budget.
-    pub dealt: Distribution,
+    pub distribution: Distribution,
     /// Routers that have recently sent packets to the queue.
     pub senders: RecentSenders,
     /// Number of consecutive full bursts.
     full: u32,
     budget: usize,
-    has_settled: bool,
+    was_sufficient: bool,
 }
 
 impl Default for BurstLimit {
     fn default() -> Self {
         Self {
-            dealt: Distribution::default(),
+            distribution: Distribution::default(),
             senders: RecentSenders::default(),
             full: 0,
             budget: BURST_SIZE,
-            has_settled: false,
+            was_sufficient: false,
         }
     }
 }
@@ -52,19 +52,19 @@ impl BurstLimit {
         if count < BURST_SIZE {
             self.full = 0;
             if self.is_closed() {
-                self.has_settled = true;
+                self.was_sufficient = true;
                 self.budget += 1;
             }
             return self.budget;
         }
         self.full += 1;
-        let (every, part) = match self.has_settled {
-            true => (SETTLED, 8),
-            false if self.is_closed() => (HASTE, 4),
+        let (every, part) = match self.was_sufficient {
+            true => (REDUCTION_BURSTS, 8),
+            false if self.is_closed() => (QUICK_REDUCTION_BURSTS, 4),
             false => (PATIENCE, 4),
         };
         if self.full.is_multiple_of(every) {
-            self.budget = (self.budget - self.budget / part).max(LEAST);
+            self.budget = (self.budget - self.budget / part).max(MIN_BUDGET);
         }
         self.budget
     }
@@ -73,7 +73,7 @@ impl BurstLimit {
     /// it by one.
     pub fn sent(&mut self, taken: usize, count: usize) {
         if taken < count {
-            self.budget = taken.midpoint(self.budget.min(count)).clamp(LEAST, BURST_SIZE);
+            self.budget = taken.midpoint(self.budget.min(count)).clamp(MIN_BUDGET, BURST_SIZE);
         } else if self.is_closed() {
             self.budget += 1;
         }
@@ -96,12 +96,12 @@ impl BurstLimit {
     pub fn idle(&mut self) {
         if self.full > 0 || self.is_closed() {
             *self = Self {
-                dealt: self.dealt,
+                distribution: self.distribution,
                 senders: self.senders,
                 ..Self::default()
             };
         } else {
-            self.has_settled = false;
+            self.was_sufficient = false;
         }
     }
 }
@@ -121,16 +121,16 @@ mod tests {
         // After the budget was sufficient once, it is reduced more slowly.
         let seen: Vec<_> = (0..16).map(|_| gate.observe(BURST_SIZE)).collect();
         assert_eq!((29, 26), (seen[14], seen[15]));
-        (0..10_000).for_each(|_| assert!(gate.observe(BURST_SIZE) >= LEAST));
-        assert_eq!(LEAST, gate.observe(BURST_SIZE));
-        (0..BURST_SIZE).for_each(|_| assert!(gate.observe(1) > LEAST));
+        (0..10_000).for_each(|_| assert!(gate.observe(BURST_SIZE) >= MIN_BUDGET));
+        assert_eq!(MIN_BUDGET, gate.observe(BURST_SIZE));
+        (0..BURST_SIZE).for_each(|_| assert!(gate.observe(1) > MIN_BUDGET));
         assert_eq!(BURST_SIZE, gate.observe(1));
     }
 
     #[test]
     fn gate_is_open_once_nothing_comes() {
         let mut gate = BurstLimit::default();
-        (0..100).for_each(|_| assert!(gate.observe(BURST_SIZE) >= LEAST));
+        (0..100).for_each(|_| assert!(gate.observe(BURST_SIZE) >= MIN_BUDGET));
         assert!(gate.observe(BURST_SIZE) < BURST_SIZE);
         gate.idle();
         assert_eq!(BURST_SIZE, gate.observe(BURST_SIZE));

@@ -30,7 +30,7 @@ pub struct Distribution {
     clock: u64,
     /// Units that were available but not taken, because no claimant was entitled to a whole unit. A negative value
     /// counts units that claimants took by credit although no units were available.
-    left: i64,
+    remaining: i64,
 }
 
 /// Credits of claimants, by number.
@@ -47,16 +47,16 @@ impl Deficits {
         Self(vec![Deficit::default(); count].into())
     }
 
-    /// Distributes `budget` units to claimants. The credit of a claimant is limited to `most`.
-    pub fn distribute(&mut self, claims: &[Demand], budget: u64, dealt: &mut Distribution, most: u64) {
-        let Distribution { clock, left } = dealt;
-        *left = (*left).min(most as i64).saturating_add(budget as i64);
-        let budget = (*left).max(0) as u64;
-        let most = most.saturating_mul(ONE);
+    /// Distributes `budget` units to claimants. The credit of a claimant is limited to `max`.
+    pub fn distribute(&mut self, claims: &[Demand], budget: u64, distribution: &mut Distribution, max: u64) {
+        let Distribution { clock, remaining } = distribution;
+        *remaining = (*remaining).min(max as i64).saturating_add(budget as i64);
+        let budget = (*remaining).max(0) as u64;
+        let max = max.saturating_mul(ONE);
         for claim in claims {
-            if let Some(credit) = self.0.get_mut(usize::from(claim.number)) {
-                let missed = clock.saturating_sub(credit.seen).saturating_mul(claim.weight);
-                credit.level = credit.level.saturating_add(missed).min(most);
+            if let Some(deficit) = self.0.get_mut(usize::from(claim.number)) {
+                let missed = clock.saturating_sub(deficit.seen).saturating_mul(claim.weight);
+                deficit.level = deficit.level.saturating_add(missed).min(max);
             }
         }
         let budget = budget.saturating_mul(ONE);
@@ -77,46 +77,46 @@ impl Deficits {
         }
         *clock += step;
         for claim in claims {
-            if let Some(credit) = self.0.get_mut(usize::from(claim.number)) {
-                credit.level = (credit.level + claim.weight * step).min(most);
-                credit.seen = *clock;
+            if let Some(deficit) = self.0.get_mut(usize::from(claim.number)) {
+                deficit.level = (deficit.level + claim.weight * step).min(max);
+                deficit.seen = *clock;
             }
         }
     }
 
     fn level(&self, claim: &Demand) -> u64 {
-        self.0.get(usize::from(claim.number)).map_or(0, |credit| credit.level)
+        self.0.get(usize::from(claim.number)).map_or(0, |deficit| deficit.level)
     }
 
     /// Takes at most `units` units of a claimant's credit. Returns the number of taken units.
-    pub fn take_up_to(&mut self, number: u16, units: u64, dealt: &mut Distribution) -> u64 {
-        let Some(credit) = self.0.get_mut(usize::from(number)) else {
+    pub fn take_up_to(&mut self, number: u16, units: u64, distribution: &mut Distribution) -> u64 {
+        let Some(deficit) = self.0.get_mut(usize::from(number)) else {
             return units;
         };
-        let taken = units.min(credit.level / ONE);
-        credit.level -= taken * ONE;
-        dealt.left = dealt.left.saturating_sub(taken as i64);
+        let taken = units.min(deficit.level / ONE);
+        deficit.level -= taken * ONE;
+        distribution.remaining = distribution.remaining.saturating_sub(taken as i64);
         taken
     }
 
     /// Returns unused units to a claimant. Returned units reduce the units that all other claimants get next.
     pub fn refund(&mut self, number: u16, units: u64) {
-        if let Some(credit) = self.0.get_mut(usize::from(number)) {
-            credit.level = credit.level.saturating_add(units * ONE);
+        if let Some(deficit) = self.0.get_mut(usize::from(number)) {
+            deficit.level = deficit.level.saturating_add(units * ONE);
         }
     }
 
     /// Takes units of a claimant's credit. If the credit is lower, returns `false` without an effect.
     #[inline(always)]
-    pub fn take(&mut self, number: u16, units: u64, dealt: &mut Distribution) -> bool {
-        let Some(credit) = self.0.get_mut(usize::from(number)) else {
+    pub fn take(&mut self, number: u16, units: u64, distribution: &mut Distribution) -> bool {
+        let Some(deficit) = self.0.get_mut(usize::from(number)) else {
             return true;
         };
-        let Some(level) = credit.level.checked_sub(units * ONE) else {
+        let Some(level) = deficit.level.checked_sub(units * ONE) else {
             return false;
         };
-        credit.level = level;
-        dealt.left = dealt.left.saturating_sub(units as i64);
+        deficit.level = level;
+        distribution.remaining = distribution.remaining.saturating_sub(units as i64);
         true
     }
 }
@@ -126,19 +126,21 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const MOST: u64 = 128;
+    const MAX_DEFICIT: u64 = 128;
 
     /// Distributes a budget, and takes the maximum number of units: first single units and then the rest in one call.
-    fn taken(credits: &mut Deficits, claims: &[Demand], budget: u64, dealt: &mut Distribution) -> Vec<u64> {
-        credits.distribute(claims, budget, dealt, MOST);
-        all_taken(credits, claims, dealt)
+    fn taken(deficits: &mut Deficits, claims: &[Demand], budget: u64, distribution: &mut Distribution) -> Vec<u64> {
+        deficits.distribute(claims, budget, distribution, MAX_DEFICIT);
+        all_taken(deficits, claims, distribution)
     }
 
-    fn all_taken(credits: &mut Deficits, claims: &[Demand], dealt: &mut Distribution) -> Vec<u64> {
+    fn all_taken(deficits: &mut Deficits, claims: &[Demand], distribution: &mut Distribution) -> Vec<u64> {
         let mut take = |claim: &Demand| {
             let half = claim.wants / 2;
-            let one_by_one = (0..half).filter(|_| credits.take(claim.number, 1, dealt)).count() as u64;
-            one_by_one + credits.take_up_to(claim.number, claim.wants - half, dealt)
+            let one_by_one = (0..half)
+                .filter(|_| deficits.take(claim.number, 1, distribution))
+                .count() as u64;
+            one_by_one + deficits.take_up_to(claim.number, claim.wants - half, distribution)
         };
         claims.iter().map(&mut take).collect()
     }
@@ -150,29 +152,29 @@ mod tests {
 
     /// Checks that the budget is distributed completely, is not exceeded, and is divided by weight.
     fn is_fair(all: &[(u64, u64)], budget: u64) -> Result<(), TestCaseError> {
-        let (mut credits, mut dealt) = (Deficits::new(8), Distribution::default());
+        let (mut deficits, mut distribution) = (Deficits::new(8), Distribution::default());
         let claims = claims(all);
         let mut sums = vec![0; all.len()];
         let mut cut = vec![false; all.len()];
         const ROUNDS: u64 = 500;
         for _ in 0..ROUNDS {
-            credits.distribute(&claims, budget, &mut dealt, MOST);
+            deficits.distribute(&claims, budget, &mut distribution, MAX_DEFICIT);
             // Credit above the limit is lost.
             cut.iter_mut()
-                .zip(&credits.0)
-                .for_each(|(cut, credit)| *cut |= credit.level == MOST * ONE);
-            let taken = all_taken(&mut credits, &claims, &mut dealt);
+                .zip(&deficits.0)
+                .for_each(|(cut, deficit)| *cut |= deficit.level == MAX_DEFICIT * ONE);
+            let taken = all_taken(&mut deficits, &claims, &mut distribution);
             sums.iter_mut().zip(taken).for_each(|(sum, taken)| *sum += taken);
         }
         let wanted: u64 = all.iter().map(|one| one.1).sum();
-        let all_dealt: u64 = sums.iter().sum();
-        prop_assert!(all_dealt.abs_diff(wanted.min(budget) * ROUNDS) <= 2 * all.len() as u64 + ROUNDS / 100);
+        let total_distributed: u64 = sums.iter().sum();
+        prop_assert!(total_distributed.abs_diff(wanted.min(budget) * ROUNDS) <= 2 * all.len() as u64 + ROUNDS / 100);
         // A claimant with unmet demand has received, including its credit, at least as many units per weight as every other claimant.
-        for (((sum, credit), (weight, wants)), cut) in sums.iter().zip(&credits.0).zip(all).zip(&cut) {
+        for (((sum, deficit), (weight, wants)), cut) in sums.iter().zip(&deficits.0).zip(all).zip(&cut) {
             for (other, (others, _)) in sums.iter().zip(all) {
-                let is_sated = *sum + 2 >= wants * ROUNDS || *cut;
-                let had = sum + credit.level / ONE + 2;
-                prop_assert!(is_sated || had * others + 2 * others + 2 * weight >= other * weight * 99 / 100);
+                let is_satisfied = *sum + 2 >= wants * ROUNDS || *cut;
+                let received = sum + deficit.level / ONE + 2;
+                prop_assert!(is_satisfied || received * others + 2 * others + 2 * weight >= other * weight * 99 / 100);
             }
         }
         Ok(())
@@ -194,11 +196,11 @@ mod tests {
 
     #[test]
     fn credits_of_small_and_large_weights_are_their_parts() {
-        let (mut credits, mut dealt) = (Deficits::new(8), Distribution::default());
+        let (mut deficits, mut distribution) = (Deficits::new(8), Distribution::default());
         let claims = claims(&[(1, 1), (151, 37)]);
         let mut sums = [0; 2];
         for _ in 0..500 {
-            let taken = taken(&mut credits, &claims, 37, &mut dealt);
+            let taken = taken(&mut deficits, &claims, 37, &mut distribution);
             sums.iter_mut().zip(taken).for_each(|(sum, taken)| *sum += taken);
         }
         // The whole budget is taken. A unit of the first claimant counts as much as 151 units of the second claimant,
@@ -208,15 +210,15 @@ mod tests {
 
     #[test]
     fn credits_of_who_was_away_are_its_part_up_to_a_limit() {
-        let (mut credits, mut dealt) = (Deficits::new(8), Distribution::default());
+        let (mut deficits, mut distribution) = (Deficits::new(8), Distribution::default());
         let both = claims(&[(10, 64), (10, 64)]);
         // If the first claimant is alone, it gets all units.
-        assert_eq!(vec![16], taken(&mut credits, &both[..1], 16, &mut dealt));
-        assert_eq!(vec![16], taken(&mut credits, &both[..1], 16, &mut dealt));
+        assert_eq!(vec![16], taken(&mut deficits, &both[..1], 16, &mut distribution));
+        assert_eq!(vec![16], taken(&mut deficits, &both[..1], 16, &mut distribution));
         // The second claimant gets its unused credit, but at most the available units.
-        assert_eq!(vec![0, 32], taken(&mut credits, &both, 16, &mut dealt));
-        (0..1000).for_each(|_| drop(taken(&mut credits, &both[..1], 16, &mut dealt)));
+        assert_eq!(vec![0, 32], taken(&mut deficits, &both, 16, &mut distribution));
+        (0..1000).for_each(|_| drop(taken(&mut deficits, &both[..1], 16, &mut distribution)));
         let much = claims(&[(10, 0), (10, 500)]);
-        assert_eq!(vec![0, 128], taken(&mut credits, &much, 16, &mut dealt));
+        assert_eq!(vec![0, 128], taken(&mut deficits, &much, 16, &mut distribution));
     }
 }

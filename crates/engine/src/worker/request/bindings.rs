@@ -104,7 +104,7 @@ pub struct BindingUsage {
     /// Number of quarantined ports and blocks.
     pub held: u64,
     /// Number of ports and blocks that were released without quarantine, because the quarantine was full.
-    pub not_held: u64,
+    pub unquarantined: u64,
 }
 
 impl BindingUsage {
@@ -116,17 +116,17 @@ impl BindingUsage {
                 *ports += u64::from(bindings.ports().used(pool as PoolIndex, class));
             }
         }
-        let (held, not_held) = bindings.quarantined();
-        for (sum, (used, most)) in [
+        let (held, unquarantined) = bindings.quarantined();
+        for (sum, (used, max)) in [
             (&mut self.mappings, bindings.mappings()),
             (&mut self.subscribers, bindings.subscribers()),
             (&mut self.blocks, bindings.blocks()),
         ] {
             sum[0] += used as u64;
-            sum[1] += most as u64;
+            sum[1] += max as u64;
         }
         self.held += held as u64;
-        self.not_held += not_held;
+        self.unquarantined += unquarantined;
     }
 }
 
@@ -141,7 +141,7 @@ impl BindingList {
     }
 
     /// Number of items for which the list still has space.
-    fn room(&self) -> usize {
+    fn capacity(&self) -> usize {
         match self {
             Self::Mappings(into) => into.capacity() - into.len(),
             Self::Subscribers(into) => into.capacity() - into.len(),
@@ -171,7 +171,7 @@ pub(super) fn step(
             cursor = cursor.skip();
             continue;
         };
-        let progress = match cursor.six {
+        let progress = match cursor.v6 {
             false => scan::<V4>(shard, (cursor.record, count), filter, into),
             true => scan::<V6>(shard, (cursor.record, count), filter, into),
         };
@@ -182,11 +182,11 @@ pub(super) fn step(
             },
             Scan::Some(record) => Progress {
                 next: Some(Cursor { record, ..cursor }),
-                full: into.room() == 0,
+                full: into.capacity() == 0,
             },
             Scan::End => Progress {
                 next: Some(cursor.turn()),
-                full: into.room() == 0,
+                full: into.capacity() == 0,
             },
         };
     }
@@ -213,13 +213,13 @@ fn scan<F: Family>(
     into: &mut BindingList,
 ) -> Scan {
     let (bindings, number) = (F::bindings_ref(shard), shard.number);
-    let room = u32::try_from(into.room()).unwrap_or(u32::MAX);
+    let capacity = u32::try_from(into.capacity()).unwrap_or(u32::MAX);
     let next = match into {
-        _ if room == 0 => return Scan::Full(from),
-        BindingList::Mappings(into) => bindings.scan_mappings(from, count.min(room), |mapping, subscriber| {
+        _ if capacity == 0 => return Scan::Full(from),
+        BindingList::Mappings(into) => bindings.scan_mappings(from, count.min(capacity), |mapping, subscriber| {
             into.extend(Some(mapping_of(mapping, subscriber, number)).filter(|shown| filter.matches_mapping(shown)));
         }),
-        BindingList::Subscribers(into) => bindings.scan_subscribers(from, count.min(room), |subscriber, _| {
+        BindingList::Subscribers(into) => bindings.scan_subscribers(from, count.min(capacity), |subscriber, _| {
             into.extend(Some(subscriber_of(subscriber, number)).filter(|shown| filter.matches_subscriber(shown)));
         }),
         BindingList::Blocks(into) => {

@@ -124,8 +124,8 @@ impl RequestServer {
         tools: &SessionTools<'_>,
     ) {
         if let Some((cursor, filter, mut into)) = self.listing.take() {
-            let room = (into.capacity() - into.len()).min(portion as usize);
-            let next = step(shards, cursor, room as u32, tools, snapshot, |_, _, shown| {
+            let capacity = (into.capacity() - into.len()).min(portion as usize);
+            let next = step(shards, cursor, capacity as u32, tools, snapshot, |_, _, shown| {
                 if filter.matches(shown) {
                     into.push(*shown);
                 }
@@ -145,21 +145,21 @@ impl RequestServer {
             }
         }
         if let Some((cursor, filter, mut ended)) = self.clearing.take() {
-            let mut meant = [(0, false, RecordIndex(0)); RECORDS_PER_ROUND as usize];
+            let mut selected = [(0, false, RecordIndex(0)); RECORDS_PER_ROUND as usize];
             let mut count = 0;
-            let next = step(shards, cursor, portion, tools, snapshot, |six, index, shown| {
+            let next = step(shards, cursor, portion, tools, snapshot, |v6, index, shown| {
                 if filter.matches(shown)
-                    && let Some(place) = meant.get_mut(count)
+                    && let Some(place) = selected.get_mut(count)
                 {
-                    *place = (shown.shard, six, index);
+                    *place = (shown.shard, v6, index);
                     count += 1;
                 }
             });
-            for &(shard, six, index) in &meant[..count] {
+            for &(shard, v6, index) in &selected[..count] {
                 let Some(shard) = shards.get_mut(shard as usize).and_then(Option::as_mut) else {
                     continue;
                 };
-                let gone = if six {
+                let gone = if v6 {
                     end::<V6>(shard, index, tools).is_some()
                 } else {
                     end::<V4>(shard, index, tools).is_some()
@@ -189,7 +189,7 @@ fn step(
             return None;
         }
         if let Some(shard) = &shards[place] {
-            let next = if cursor.six {
+            let next = if cursor.v6 {
                 scan::<V6>(shard, (cursor.record, count), tools, snapshot, &mut |index, shown| {
                     visit(true, index, shown)
                 })
@@ -278,10 +278,10 @@ fn application<F: Family>(session: &F::Session, tools: &SessionTools<'_>, snapsh
         session.interface(),
         session.adjacency(Direction::Forward).interface() as u16,
     ];
-    let seeking = snapshot
+    let identification = snapshot
         .applications
         .as_deref()
         .filter(|_| snapshot.identifies(interfaces));
-    let of_protocol = seeking.and_then(|seeking| seeking.of_protocol(session.protocol()));
+    let of_protocol = identification.and_then(|identification| identification.of_protocol(session.protocol()));
     of_protocol.or_else(|| tools.recognition.known(session.application()))
 }

@@ -80,7 +80,7 @@ impl Arena {
     }
 
     /// Returns the allocated bytes (rounded up to blocks), their maximum so far, and the number of failed allocations.
-    pub fn figures(&self) -> (usize, usize, u64) {
+    pub fn usage(&self) -> (usize, usize, u64) {
         (self.used, self.peak, self.refused)
     }
 
@@ -98,8 +98,8 @@ impl Arena {
 
     fn take(&mut self, owner: u32, bytes: usize) -> Option<usize> {
         #[cfg(test)]
-        if let Some(left) = &mut self.refuse_in {
-            *left = left.checked_sub(1)?;
+        if let Some(remaining) = &mut self.refuse_in {
+            *remaining = remaining.checked_sub(1)?;
         }
         let order = order_of(bytes)?;
         let bytes = BLOCK_UNIT << order;
@@ -237,7 +237,7 @@ mod tests {
         assert!(small.iter().all(Option::is_some));
         arena.release(1);
         assert_eq!([Some(0), Some(64 * BLOCK_UNIT)], whole(&mut arena));
-        assert_eq!((96 * BLOCK_UNIT, 96 * BLOCK_UNIT, 1), arena.figures());
+        assert_eq!((96 * BLOCK_UNIT, 96 * BLOCK_UNIT, 1), arena.usage());
     }
 
     #[test]
@@ -283,7 +283,7 @@ mod tests {
             for owner in 0..4 {
                 arena.release(owner);
             }
-            prop_assert_eq!(0, arena.figures().0);
+            prop_assert_eq!(0, arena.usage().0);
             prop_assert_eq!(Some(0), arena.allocate(0, 128 * BLOCK_UNIT));
         }
     }

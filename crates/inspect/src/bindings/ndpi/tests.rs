@@ -36,7 +36,7 @@ fn flows_refused_memory_at_any_request_are_given_up() {
             given_up += 1;
         }
     }
-    let (used, peak, refused) = applications.module().memories.ciphers.arena.figures();
+    let (used, peak, refused) = applications.module().memories.ciphers.arena.usage();
     assert_eq!((0, 0), (used, refused));
     assert!(peak <= 32 << 10, "{peak} bytes for ciphers");
     println!("{peak} bytes for ciphers");

@@ -21,12 +21,12 @@ struct ScanRecord {
 
 impl ScanLog {
     pub(super) fn record(&mut self, database: u64, stream: Option<(u32, bool)>, data: &[u8]) {
-        let begin = self.bytes.len();
+        let start = self.bytes.len();
         self.bytes.extend_from_slice(data);
         self.calls.push(ScanRecord {
             database,
             stream,
-            bytes: begin..self.bytes.len(),
+            bytes: start..self.bytes.len(),
         });
     }
 

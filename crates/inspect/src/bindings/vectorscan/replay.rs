@@ -50,11 +50,11 @@ impl<'d> Replay<'d> {
         };
         for (database, stream, data) in calls.iter() {
             match stream {
-                Some((stream, begins)) => {
+                Some((stream, starts)) => {
                     let mut pools = self.streams.iter_mut();
                     let pool = pools.find(|pool| pool.database().serial() == database);
                     let pool = pool.expect("a database of streams");
-                    if begins {
+                    if starts {
                         pool.reset(stream);
                     }
                     pool.scan(stream, data, &mut self.scratch, &mut sink);

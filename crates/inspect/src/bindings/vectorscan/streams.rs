@@ -33,7 +33,7 @@ pub struct ScanStreams {
     /// Number of states that the library has initialised. Initialised states have the lowest indices.
     initialised: u32,
     /// While scans are recorded: whether each stream is at its start, and the number of the first stream in the record.
-    begun: Option<Box<[bool]>>,
+    started: Option<Box<[bool]>>,
     first_number: u32,
 }
 
@@ -48,7 +48,7 @@ impl ScanStreams {
         HOOK.call_once(|| {
             // SAFETY: the hooks have the signatures that the library requires, and no stream exists before this call:
             // only pools open streams.
-            unsafe { raw::hs_set_stream_allocator(take_place, leave_place) };
+            unsafe { raw::hs_set_stream_allocator(allocate_stream, free_stream) };
         });
         let stride = database.stream_size().next_multiple_of(LINE);
         let bytes = stride
@@ -71,7 +71,7 @@ impl ScanStreams {
             free: (0..count).rev().collect(),
             used: vec![false; count as usize].into(),
             initialised: 0,
-            begun: None,
+            started: None,
             first_number: 0,
         })
     }
@@ -85,7 +85,7 @@ impl ScanStreams {
     /// start.
     pub fn record(&mut self, first: u32) {
         self.first_number = first;
-        self.begun = Some(vec![false; self.used.len()].into());
+        self.started = Some(vec![false; self.used.len()].into());
     }
 
     /// Number of free states.
@@ -109,8 +109,8 @@ impl ScanStreams {
             assert_eq!(stream, self.initialised, "states are first used in order");
             self.initialise(stream);
             self.initialised += 1;
-            if let Some(begun) = &mut self.begun {
-                begun[stream as usize] = true;
+            if let Some(started) = &mut self.started {
+                started[stream as usize] = true;
             }
         }
         Some(stream)
@@ -149,11 +149,14 @@ impl ScanStreams {
         scratch: &mut Scratch,
         mut sink: S,
     ) -> ScanEnd {
-        let begins = || {
-            let begun = self.begun.as_mut().and_then(|begun| begun.get_mut(stream as usize));
-            Some((self.first_number + stream, begun.is_some_and(std::mem::take)))
+        let starts = || {
+            let started = self
+                .started
+                .as_mut()
+                .and_then(|started| started.get_mut(stream as usize));
+            Some((self.first_number + stream, started.is_some_and(std::mem::take)))
         };
-        scratch.log_scan(self.database.serial(), begins, data);
+        scratch.log_scan(self.database.serial(), starts, data);
         let memory = scratch.memory_for(self.database.serial());
         let state = self.state(stream);
         // SAFETY: the state is initialised for the database that `self` keeps alive, and is borrowed mutably with
@@ -192,8 +195,8 @@ impl ScanStreams {
     ///
     /// Panics if the stream is not open.
     pub fn reset(&mut self, stream: u32) {
-        if let Some(begun) = &mut self.begun {
-            begun[stream as usize] = true;
+        if let Some(started) = &mut self.started {
+            started[stream as usize] = true;
         }
         let state = self.state(stream);
         // SAFETY: the state is initialised and borrowed mutably with `self`; without a handler no scratch is needed.
@@ -239,10 +242,10 @@ thread_local! {
 }
 
 /// Stream allocator that the library calls.
-unsafe extern "C" fn take_place(size: usize) -> *mut c_void {
-    let (place, room) = ALLOCATION.replace((ptr::null_mut(), 0));
-    if size <= room { place } else { ptr::null_mut() }
+unsafe extern "C" fn allocate_stream(size: usize) -> *mut c_void {
+    let (place, capacity) = ALLOCATION.replace((ptr::null_mut(), 0));
+    if size <= capacity { place } else { ptr::null_mut() }
 }
 
 /// Stream deallocator that the library calls. The function does nothing, because the pool owns the memory.
-unsafe extern "C" fn leave_place(_place: *mut c_void) {}
+unsafe extern "C" fn free_stream(_place: *mut c_void) {}

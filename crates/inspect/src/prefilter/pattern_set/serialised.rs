@@ -28,7 +28,7 @@ impl PatternSet {
             out.protocol(*protocol);
             out.list(rules);
         }
-        self.unsearched.iter().for_each(|rules| out.list(rules));
+        self.without_pattern.iter().for_each(|rules| out.list(rules));
         out.number(self.rules);
         out.0
     }
@@ -48,14 +48,14 @@ impl PatternSet {
         for _ in 0..from.number()? {
             unconditional.push((from.protocol()?, from.list()?.into()));
         }
-        let mut unsearched: [Vec<u32>; PatternClass::COUNT] = std::array::from_fn(|_| Vec::new());
-        for rules in &mut unsearched {
+        let mut without_pattern: [Vec<u32>; PatternClass::COUNT] = std::array::from_fn(|_| Vec::new());
+        for rules in &mut without_pattern {
             *rules = from.list()?.into();
         }
         let plan = PatternSet {
             literals,
             unconditional,
-            unsearched,
+            without_pattern,
             rules: from.number()?,
         };
         match from.0.is_empty() && plan.rule_numbers().all(|rule| rule < plan.rules) {
@@ -70,7 +70,7 @@ impl PatternSet {
         let unconditional = self.unconditional.iter().flat_map(|(_, rules)| rules);
         literals
             .chain(unconditional)
-            .chain(self.unsearched.iter().flatten())
+            .chain(self.without_pattern.iter().flatten())
             .copied()
     }
 }

@@ -27,7 +27,7 @@ const LENGTHS: [u16; 16] = {
 const SHORT_ROOT: u32 = 5;
 const REPEAT_LAST: u32 = 16;
 /// Total code space for codes of up to 15 bits.
-const WHOLE: i32 = 1 << 15;
+const FULL_CODE_SPACE: i32 = 1 << 15;
 
 #[derive(Clone, Copy, Debug)]
 enum Stage {
@@ -112,7 +112,7 @@ impl Code {
                     self.lengths[..alphabet].fill(0);
                     self.stage = Stage::Symbols {
                         at: 0,
-                        space: WHOLE,
+                        space: FULL_CODE_SPACE,
                         last: 8,
                         repeated: 0,
                         repeat: 0,
@@ -153,7 +153,7 @@ impl Code {
             *at += 1;
             if length > 0 {
                 *last = length;
-                *space -= WHOLE >> length;
+                *space -= FULL_CODE_SPACE >> length;
             }
             return Ok(());
         }
@@ -251,7 +251,7 @@ fn build(table: &mut [u16], lengths: &[u8], root: u32) -> usize {
         return size;
     }
     let (mut code, mut length) = (0u32, 0);
-    let (mut prefix, mut begin, mut bits) = (None, 0, 0);
+    let (mut prefix, mut start, mut bits) = (None, 0, 0);
     for &symbol in &sorted[..total] {
         while counts[length as usize] == 0 {
             length += 1;
@@ -267,21 +267,21 @@ fn build(table: &mut [u16], lengths: &[u8], root: u32) -> usize {
             if prefix != Some(low) {
                 prefix = Some(low);
                 bits = length - root;
-                let mut left = 1i32 << bits;
+                let mut remaining = 1i32 << bits;
                 while root + bits < 15 {
-                    left -= i32::from(counts[(root + bits) as usize]);
-                    if left <= 0 {
+                    remaining -= i32::from(counts[(root + bits) as usize]);
+                    if remaining <= 0 {
                         break;
                     }
                     bits += 1;
-                    left <<= 1;
+                    remaining <<= 1;
                 }
-                begin = size;
+                start = size;
                 size += 1 << bits;
-                table[low as usize] = (begin as u16) << 4 | (root + bits) as u16;
+                table[low as usize] = (start as u16) << 4 | (root + bits) as u16;
             }
             let entry = symbol << 4 | (length - root) as u16;
-            let all = table[begin + (reversed >> root) as usize..begin + (1 << bits)].iter_mut();
+            let all = table[start + (reversed >> root) as usize..start + (1 << bits)].iter_mut();
             all.step_by(1 << (length - root)).for_each(|of| *of = entry);
         }
         counts[length as usize] -= 1;

@@ -71,7 +71,7 @@ impl Brotli {
             1 => blocks.current + 1,
             _ => symbol as usize - 2,
         };
-        (blocks.previous, blocks.current, blocks.left) = (blocks.current, next % blocks.types, count);
+        (blocks.previous, blocks.current, blocks.remaining) = (blocks.current, next % blocks.types, count);
         io.work += COMMAND;
         Ok(match kind {
             LITERALS => State::Literals,
@@ -82,14 +82,14 @@ impl Brotli {
 
     pub(super) fn command(&mut self, pages: &mut Pages, io: &mut Io<'_>) -> Result<State, Stop> {
         let blocks = &self.blocks[COMMANDS];
-        if self.left == 0 {
+        if self.remaining == 0 {
             return Ok(State::End);
         }
-        if blocks.left == 0 {
+        if blocks.remaining == 0 {
             return Ok(State::Switch(COMMANDS));
         }
         let symbol = io.reader.symbol(self.table(COMMANDS, blocks.current, pages))?;
-        self.blocks[COMMANDS].left -= 1;
+        self.blocks[COMMANDS].remaining -= 1;
         io.work += COMMAND;
         self.state = State::Lengths(symbol);
         self.lengths(symbol, pages, io)
@@ -102,9 +102,9 @@ impl Brotli {
         io.reader.skip(insert.bits + copy.bits);
         self.insert = (insert.base + more) as usize;
         self.repeats = symbol < REPEATS;
-        self.left = self.left.checked_sub(self.insert).ok_or(Stop::Broken)?;
+        self.remaining = self.remaining.checked_sub(self.insert).ok_or(Stop::Broken)?;
         match self.insert {
-            0 if self.left > 0 => {
+            0 if self.remaining > 0 => {
                 self.state = State::Distance;
                 self.distance(pages, io)
             }
@@ -114,16 +114,20 @@ impl Brotli {
 
     pub(super) fn literals(&mut self, pages: &mut Pages, io: &mut Io<'_>) -> Result<State, Stop> {
         if self.insert == 0 {
-            return Ok(if self.left == 0 { State::End } else { State::Distance });
+            return Ok(if self.remaining == 0 {
+                State::End
+            } else {
+                State::Distance
+            });
         }
         let blocks = self.blocks[LITERALS];
-        if blocks.left == 0 {
+        if blocks.remaining == 0 {
             return Ok(State::Switch(LITERALS));
         }
-        let most = self.capacity(self.insert.min(blocks.left as usize).min(RUN), pages, io)?;
+        let max = self.capacity(self.insert.min(blocks.remaining as usize).min(RUN), pages, io)?;
         let words = pages.words();
         let trees = &self.trees[LITERALS];
-        let out = &mut io.out[io.made..io.made + most];
+        let out = &mut io.out[io.made..io.made + max];
         let (mut count, mut failed) = (0, None);
         if self.map_trees[0] == 1 {
             let table = &words[trees[0] as usize..];
@@ -156,7 +160,7 @@ impl Brotli {
         }
         io.work += LITERAL * count as u32;
         self.insert -= count;
-        self.blocks[LITERALS].left -= count as u32;
+        self.blocks[LITERALS].remaining -= count as u32;
         self.made(count, pages, io);
         failed.map_or(Ok(State::Literals), Err)
     }
@@ -166,7 +170,7 @@ impl Brotli {
             0
         } else {
             let blocks = &self.blocks[DISTANCES];
-            if blocks.left == 0 {
+            if blocks.remaining == 0 {
                 return Ok(State::Switch(DISTANCES));
             }
             let context = (self.copy - 2).min(3);
@@ -182,11 +186,11 @@ impl Brotli {
                     io.reader.skip(used + bits);
                     let high = ((2 + (code >> self.postfix & 1)) << bits) - 4 + more;
                     let low = code & ((1 << self.postfix) - 1);
-                    self.blocks[DISTANCES].left -= 1;
+                    self.blocks[DISTANCES].remaining -= 1;
                     return self.reach((high << self.postfix) + low + self.direct + 1, true);
                 }
             }
-            self.blocks[DISTANCES].left -= 1;
+            self.blocks[DISTANCES].remaining -= 1;
             symbol
         };
         let near = |nth: usize, by: isize| self.distances[nth].checked_add_signed(by);
@@ -207,7 +211,7 @@ impl Brotli {
             if new {
                 self.distances = [distance, self.distances[0], self.distances[1], self.distances[2]];
             }
-            self.left = self.left.checked_sub(self.copy).ok_or(Stop::Broken)?;
+            self.remaining = self.remaining.checked_sub(self.copy).ok_or(Stop::Broken)?;
             return Ok(State::Copy(distance));
         }
         let length = self.copy;
@@ -227,7 +231,7 @@ impl Brotli {
             length as i32,
             transform as i32,
         ) as usize;
-        self.left = self.left.checked_sub(made).ok_or(Stop::Broken)?;
+        self.remaining = self.remaining.checked_sub(made).ok_or(Stop::Broken)?;
         Ok(State::Word(0, made))
     }
 
@@ -248,14 +252,14 @@ impl Brotli {
         while done < count.min(distance) {
             let at = self.place(self.at - distance + done);
             let page = &pages.bytes(self.pages[at / PAGE])[at % PAGE..];
-            let most = page.len().min(count.min(distance) - done);
-            out[done..done + most].copy_from_slice(&page[..most]);
-            done += most;
+            let max = page.len().min(count.min(distance) - done);
+            out[done..done + max].copy_from_slice(&page[..max]);
+            done += max;
         }
         while done < count {
-            let most = done.min(count - done);
-            out.copy_within(..most, done);
-            done += most;
+            let max = done.min(count - done);
+            out.copy_within(..max, done);
+            done += max;
         }
         Ok(self.copied(count, distance, pages, io))
     }

@@ -78,14 +78,14 @@ impl Brotli {
             }
             _ => (4, 4 + size),
         };
-        let mut left = 0;
+        let mut remaining = 0;
         for index in 0..units {
             let more = reader.peek(at, unit)?;
             // The most significant digit must not be 0 if a shorter form exists.
             if more == 0 && index + 1 == units && units > if size == 3 { 1 } else { 4 } {
                 return Err(Stop::Broken);
             }
-            left |= more << (unit * index);
+            remaining |= more << (unit * index);
             at += unit;
         }
         let uncompressed = size != 3 && last == 0 && reader.peek(at, 1)? == 1;
@@ -95,12 +95,12 @@ impl Brotli {
         reader.skip(at);
         io.work += COMMAND;
         self.last = last == 1;
-        self.left = left as usize + 1;
+        self.remaining = remaining as usize + 1;
         if (size == 3 || uncompressed) && !reader.align() {
             return Err(Stop::Broken);
         }
         Ok(match size {
-            3 => State::Metadata(if units == 0 { 0 } else { self.left }),
+            3 => State::Metadata(if units == 0 { 0 } else { self.remaining }),
             _ if uncompressed => State::Uncompressed,
             _ => {
                 self.used = 0;
@@ -119,7 +119,7 @@ impl Brotli {
                 let types = small_count(reader)?;
                 self.blocks[kind] = Blocks {
                     types,
-                    left: u32::MAX,
+                    remaining: u32::MAX,
                     current: 0,
                     previous: 1,
                 };
@@ -140,7 +140,7 @@ impl Brotli {
             State::FirstCount(kind) => {
                 let (count, used) = block_count(reader, 0, &self.count_codes[kind])?;
                 reader.skip(used);
-                self.blocks[kind].left = count;
+                self.blocks[kind].remaining = count;
                 State::Types(kind + 1)
             }
             State::Parameters => {
@@ -259,8 +259,8 @@ impl Brotli {
             });
         }
         // A table must not cross a page boundary.
-        let most = alphabet + EXTRA_ENTRIES;
-        if self.used % WORDS + most > WORDS {
+        let max = alphabet + EXTRA_ENTRIES;
+        if self.used % WORDS + max > WORDS {
             self.used = self.used.next_multiple_of(WORDS);
         }
         if self.used / WORDS == self.tables.len() {
@@ -270,11 +270,11 @@ impl Brotli {
                 return Err(Stop::Memory);
             }
         }
-        let begin = self.tables[self.used / WORDS] as usize * WORDS + self.used % WORDS;
+        let start = self.tables[self.used / WORDS] as usize * WORDS + self.used % WORDS;
         let size = self
             .code
-            .read(&mut io.reader, alphabet, &mut pages.words_mut()[begin..begin + most])?;
-        self.trees[kind][at] = begin as u32;
+            .read(&mut io.reader, alphabet, &mut pages.words_mut()[start..start + max])?;
+        self.trees[kind][at] = start as u32;
         self.used += size;
         io.work += size as u32 / 2;
         Ok(State::Trees { kind, at: at + 1 })

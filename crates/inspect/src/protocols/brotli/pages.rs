@@ -37,14 +37,14 @@ impl Pages {
     /// The bytes of a page.
     #[inline]
     pub fn bytes(&self, page: u32) -> &[u8] {
-        let begin = page as usize * WORDS;
-        bytemuck::cast_slice(&self.words[begin..begin + WORDS])
+        let start = page as usize * WORDS;
+        bytemuck::cast_slice(&self.words[start..start + WORDS])
     }
 
     /// The bytes of a page, mutably.
     #[inline]
     pub fn bytes_mut(&mut self, page: u32) -> &mut [u8] {
-        let begin = page as usize * WORDS;
-        bytemuck::cast_slice_mut(&mut self.words[begin..begin + WORDS])
+        let start = page as usize * WORDS;
+        bytemuck::cast_slice_mut(&mut self.words[start..start + WORDS])
     }
 }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// Number of pages of a test's decoder.
-const FEW: u32 = 64;
+const TEST_PAGES: u32 = 64;
 
 fn encoded(content: &[u8], quality: i32, window: i32) -> Vec<u8> {
     let parameters = BrotliEncoderParams {
@@ -21,47 +21,54 @@ fn encoded(content: &[u8], quality: i32, window: i32) -> Vec<u8> {
 /// How decoding ended, the output, and the number of unread input bytes.
 type Outcome = (Stop, Vec<u8>, usize);
 
-/// Decodes segments of `piece` bytes into buffers of `room` bytes. Checks that no decoding step exceeds its work limit.
-fn decoded(bytes: &[u8], piece: usize, room: usize) -> Outcome {
-    let (mut pages, mut brotli) = (Pages::new(FEW), Box::new(Brotli::new()));
+/// Decodes segments of `piece` bytes into buffers of `capacity` bytes. Checks that no decoding step exceeds its work limit.
+fn decoded(bytes: &[u8], piece: usize, capacity: usize) -> Outcome {
+    let (mut pages, mut brotli) = (Pages::new(TEST_PAGES), Box::new(Brotli::new()));
     brotli.reset(&mut pages);
-    let outcome = through(&mut brotli, &mut pages, bytes, piece, room);
+    let outcome = through(&mut brotli, &mut pages, bytes, piece, capacity);
     brotli.reset(&mut pages);
-    assert_eq!(FEW as usize, pages.places.available(), "all pages came back");
+    assert_eq!(TEST_PAGES as usize, pages.places.available(), "all pages came back");
     outcome
 }
 
-fn through(brotli: &mut Brotli, pages: &mut Pages, bytes: &[u8], piece: usize, room: usize) -> Outcome {
-    let (mut all, mut out, mut left) = (Vec::new(), vec![0; room], bytes.len());
+fn through(brotli: &mut Brotli, pages: &mut Pages, bytes: &[u8], piece: usize, capacity: usize) -> Outcome {
+    let (mut all, mut out, mut remaining) = (Vec::new(), vec![0; capacity], bytes.len());
     for piece in bytes.chunks(piece) {
         let mut used = 0;
         loop {
             let step = brotli.step(pages, &piece[used..], &mut out);
             used += step.taken;
-            left -= step.taken;
+            remaining -= step.taken;
             all.extend_from_slice(&out[..step.made]);
             // A step may exceed its limit by the work for one prefix code.
             assert!(step.work < STEP + 2048, "{step:?}");
             match step.stop {
-                Stop::Step => assert!(step.made == room || step.work >= STEP),
+                Stop::Step => assert!(step.made == capacity || step.work >= STEP),
                 Stop::Input => break,
-                stop => return (stop, all, left),
+                stop => return (stop, all, remaining),
             }
         }
         assert_eq!(piece.len(), used, "a piece is taken");
     }
-    (Stop::Input, all, left)
+    (Stop::Input, all, remaining)
 }
 
 /// Output of the reference decoder.
 fn expected(bytes: &[u8]) -> Outcome {
     let alloc = StandardAlloc::default;
     let mut state = BrotliState::new_strict(alloc(), alloc(), alloc());
-    let (mut left, mut at, mut all, mut out) = (bytes.len(), 0, Vec::new(), vec![0; 1 << 16]);
+    let (mut remaining, mut at, mut all, mut out) = (bytes.len(), 0, Vec::new(), vec![0; 1 << 16]);
     loop {
-        let (mut room, mut made, mut total) = (out.len(), 0, 0);
+        let (mut capacity, mut made, mut total) = (out.len(), 0, 0);
         let result = BrotliDecompressStream(
-            &mut left, &mut at, bytes, &mut room, &mut made, &mut out, &mut total, &mut state,
+            &mut remaining,
+            &mut at,
+            bytes,
+            &mut capacity,
+            &mut made,
+            &mut out,
+            &mut total,
+            &mut state,
         );
         all.extend_from_slice(&out[..made]);
         let stop = match result {
@@ -73,18 +80,18 @@ fn expected(bytes: &[u8]) -> Outcome {
             BrotliResult::ResultSuccess => Stop::Done,
             BrotliResult::ResultFailure => Stop::Broken,
         };
-        return (stop, all, left);
+        return (stop, all, remaining);
     }
 }
 
-fn agrees(bytes: &[u8], piece: usize, room: usize) -> Result<(), TestCaseError> {
-    let (stop, made, left) = decoded(bytes, piece, room);
+fn agrees(bytes: &[u8], piece: usize, capacity: usize) -> Result<(), TestCaseError> {
+    let (stop, made, remaining) = decoded(bytes, piece, capacity);
     let (expected, content, behind) = expected(bytes);
     prop_assert_eq!(expected, stop);
     match stop {
         Stop::Done => {
             prop_assert!(content == made);
-            prop_assert_eq!(behind, left);
+            prop_assert_eq!(behind, remaining);
         }
         // For an invalid stream the lengths of the outputs may differ, because the reference decoder outputs up to a
         // whole window at a time.
@@ -109,17 +116,17 @@ fn content() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #[test]
     fn content_comes_back_however_it_is_cut(
-        content in content(), quality in 0..12, window in 10..25, piece in 1..600usize, room in 1..5000usize,
+        content in content(), quality in 0..12, window in 10..25, piece in 1..600usize, capacity in 1..5000usize,
     ) {
         let bytes = encoded(&content, quality, window);
-        let (stop, made, left) = decoded(&bytes, piece, room);
-        prop_assert_eq!((Stop::Done, 0), (stop, left));
+        let (stop, made, remaining) = decoded(&bytes, piece, capacity);
+        prop_assert_eq!((Stop::Done, 0), (stop, remaining));
         prop_assert!(content == made);
     }
 
     #[test]
     fn damaged_streams_are_read_as_another_decoder_reads_them_and_alike_however_they_are_cut(
-        content in content(), quality in 0..12, window in 10..25, piece in 1..600usize, room in 1..5000usize,
+        content in content(), quality in 0..12, window in 10..25, piece in 1..600usize, capacity in 1..5000usize,
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4), end in any::<prop::sample::Index>(),
     ) {
         let mut bytes = encoded(&content, quality, window);
@@ -129,17 +136,17 @@ proptest! {
         }
         bytes.extend(b"behind it");
         bytes.truncate(end.index(2 * bytes.len()));
-        agrees(&bytes, piece, room)?;
-        let [(stop, whole, _), (cut, pieces, _)] = [decoded(&bytes, usize::MAX, 4096), decoded(&bytes, piece, room)];
+        agrees(&bytes, piece, capacity)?;
+        let [(stop, whole, _), (cut, pieces, _)] = [decoded(&bytes, usize::MAX, 4096), decoded(&bytes, piece, capacity)];
         prop_assert_eq!(stop, cut);
         prop_assert!(whole == pieces);
     }
 
     #[test]
     fn any_bytes_are_read_as_another_decoder_reads_them(
-        bytes in prop::collection::vec(any::<u8>(), 0..300), piece in 1..300usize, room in 1..5000usize,
+        bytes in prop::collection::vec(any::<u8>(), 0..300), piece in 1..300usize, capacity in 1..5000usize,
     ) {
-        agrees(&bytes, piece, room)?;
+        agrees(&bytes, piece, capacity)?;
     }
 }
 
@@ -184,7 +191,7 @@ impl Bits {
     }
 }
 
-fn begun(pages: u32) -> (Pages, Box<Brotli>) {
+fn started(pages: u32) -> (Pages, Box<Brotli>) {
     let (mut pages, mut brotli) = (Pages::new(pages), Box::new(Brotli::new()));
     brotli.reset(&mut pages);
     (pages, brotli)
@@ -192,18 +199,18 @@ fn begun(pages: u32) -> (Pages, Box<Brotli>) {
 
 #[test]
 fn few_bits_that_stand_for_16_mib_make_no_more_at_a_time_than_there_is_room_for() {
-    let begin = || Bits::largest_window().longest();
+    let start = || Bits::largest_window().longest();
     let cases = [
         // Each command outputs five literals and a copy of two bytes.
-        begin().plain(0).only(u32::from(b'x'), 8).only(5 << 3, 10).only(0, 6),
+        start().plain(0).only(u32::from(b'x'), 8).only(5 << 3, 10).only(0, 6),
         // Each command outputs a literal and a copy of the two preceding bytes.
-        begin()
+        start()
             .plain(1)
             .only(u32::from(b'x'), 8)
             .only(128 + (1 << 3), 10)
             .only(16, 7),
         // One copy command produces all of the content.
-        begin()
+        start()
             .plain(1)
             .only(u32::from(b'x'), 8)
             .only(384 + (1 << 3) + 7, 10)
@@ -213,7 +220,7 @@ fn few_bits_that_stand_for_16_mib_make_no_more_at_a_time_than_there_is_room_for(
     for bits in cases {
         let bytes = bits.put(0, 7).bytes;
         assert!(bytes.len() < 20, "{bytes:?}");
-        let (mut pages, mut brotli) = begun(FEW);
+        let (mut pages, mut brotli) = started(TEST_PAGES);
         let (mut out, mut made, mut used) = ([0; 4096], 0, 0);
         for _ in 0..100 {
             let step = brotli.step(&mut pages, &bytes[used..], &mut out);
@@ -227,7 +234,7 @@ fn few_bits_that_stand_for_16_mib_make_no_more_at_a_time_than_there_is_room_for(
 }
 
 /// A meta-block with 256 block types and 256 trees of each category.
-fn most_codes(content: &[u8]) -> Vec<u8> {
+fn max_codes(content: &[u8]) -> Vec<u8> {
     let count = |bits: Bits| bits.put(1, 1).put(7, 3).put(127, 7);
     let mut bits = Bits::largest_window()
         .put(1, 1)
@@ -263,9 +270,9 @@ fn most_codes(content: &[u8]) -> Vec<u8> {
 
 #[test]
 fn codes_and_context_maps_are_paid_for_as_they_are_made() {
-    let bytes = most_codes(b"abba");
+    let bytes = max_codes(b"abba");
     assert!(bytes.len() < 2000, "{}", bytes.len());
-    let (mut pages, mut brotli) = begun(FEW);
+    let (mut pages, mut brotli) = started(TEST_PAGES);
     let (mut out, mut used, mut work) = ([0; 4096], 0, 0);
     let stop = loop {
         let step = brotli.step(&mut pages, &bytes[used..], &mut out);
@@ -333,7 +340,7 @@ fn window_takes_pages_as_the_stream_grows_and_no_more_than_it_has() {
     for (length, window, expected) in [(100, 24, 1), (50_000, 24, 4), (100_000, 16, 1), (200_000, 18, 4)] {
         let content = noise(length);
         let bytes = encoded(&content, 5, window);
-        let (mut pages, mut brotli) = begun(FEW);
+        let (mut pages, mut brotli) = started(TEST_PAGES);
         let (stop, made, _) = through(&mut brotli, &mut pages, &bytes, usize::MAX, 4096);
         assert_eq!(Stop::Done, stop);
         assert!(content == made);
@@ -346,7 +353,7 @@ fn window_takes_pages_as_the_stream_grows_and_no_more_than_it_has() {
     let content = noise(50_000);
     let bytes = encoded(&content, 5, 24);
     for piece in [1, 1000, usize::MAX] {
-        let (mut pages, mut brotli) = begun(3);
+        let (mut pages, mut brotli) = started(3);
         let (stop, made, _) = through(&mut brotli, &mut pages, &bytes, piece, 4096);
         assert_eq!((Stop::Memory, 3 * PAGE), (stop, made.len()));
         brotli.reset(&mut pages);
@@ -356,7 +363,7 @@ fn window_takes_pages_as_the_stream_grows_and_no_more_than_it_has() {
 
 #[test]
 fn decoder_that_was_used_before_is_as_a_new_one() {
-    let (mut pages, mut brotli) = begun(FEW);
+    let (mut pages, mut brotli) = started(TEST_PAGES);
     for content in [&b"a first one, ".repeat(500)[..], b"another", b""] {
         let bytes = encoded(content, 9, 22);
         // The test decodes a part of the stream, then the whole stream.

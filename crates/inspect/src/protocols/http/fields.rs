@@ -205,10 +205,12 @@ mod tests {
 
     #[test]
     fn lengths_that_differ_are_told_and_the_first_is_used() {
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         let mut framing = Framing::default();
         for value in [&b"5"[..], b"5", b"6", b"+7", b"99999999999999999999999"] {
-            framing.field(Field::ContentLength, value, false, &mut |anomaly| told.push(anomaly));
+            framing.field(Field::ContentLength, value, false, &mut |anomaly| {
+                reported.push(anomaly)
+            });
         }
         use Anomaly::*;
         let expected = [
@@ -218,7 +220,7 @@ mod tests {
             BadContentLength,
             ConflictingContentLength,
         ];
-        assert_eq!(expected, told.as_slice());
+        assert_eq!(expected, reported.as_slice());
         assert_eq!(Some(5), framing.length);
     }
 }

@@ -15,7 +15,7 @@ const HTTP: &[u8] = b"HTTP/";
 const LONGEST_METHOD: u32 = 32;
 const LONGEST_CHUNK: u64 = 1 << 60;
 /// Maximum number of skipped bytes before a status line.
-const LONGEST_JUNK: usize = 4;
+const MAX_GARBAGE: usize = 4;
 
 fn is_space(byte: u8) -> bool {
     byte == b' ' || byte == b'\t'
@@ -42,8 +42,8 @@ impl Side {
                 header = Some(at);
             }
         }
-        if let Some(begin) = header {
-            w.append(Buffer::HttpRawHeader, &bytes[begin..at]);
+        if let Some(start) = header {
+            w.append(Buffer::HttpRawHeader, &bytes[start..at]);
         }
         (at, event)
     }
@@ -104,7 +104,7 @@ impl Side {
             if byte == b'\r' || byte == b'\n' {
                 return (true, None);
             }
-            self.begin(w);
+            self.start(w);
         }
         if self.step == Step::Protocol {
             return (self.protocol(byte, w), None);
@@ -149,15 +149,15 @@ impl Side {
             }
             return true;
         }
-        let junk = self.word.len();
-        let begins = byte.eq_ignore_ascii_case(&HTTP[0]);
+        let garbage = self.word.len();
+        let starts = byte.eq_ignore_ascii_case(&HTTP[0]);
         // The whole response to an HTTP/0.9 request is a body.
-        if self.kind == RequestKind::Bare || junk + usize::from(!begins) > LONGEST_JUNK {
-            let begin = std::mem::take(&mut self.word);
-            self.no_status_line(&begin, w);
+        if self.kind == RequestKind::Bare || garbage + usize::from(!starts) > MAX_GARBAGE {
+            let start = std::mem::take(&mut self.word);
+            self.no_status_line(&start, w);
             return false;
         }
-        self.count = u32::from(begins);
+        self.count = u32::from(starts);
         self.spell(byte);
         true
     }
@@ -214,7 +214,7 @@ impl Side {
             Step::Name => self.name(byte, w),
             Step::ValueStart if is_space(byte) => {}
             Step::ValueStart => {
-                self.begin_value(w);
+                self.start_value(w);
                 self.value(&[byte], w);
             }
             Step::Value if is_space(byte) => {
@@ -280,19 +280,19 @@ impl Side {
             Step::Name => {
                 w.anomaly(Anomaly::HeaderWithoutColon);
                 w.show(Buffer::HttpHeader);
-                (self.field, self.value_begun) = (Field::Other, true);
+                (self.field, self.value_started) = (Field::Other, true);
                 (self.step, self.line_open) = (Step::LineStart, true);
             }
             Step::ValueStart | Step::Value => (self.step, self.line_open) = (Step::LineStart, true),
             Step::ChunkSize if self.count == 0 => _ = self.bad_chunk(w),
             Step::ChunkSize | Step::ChunkExtension => {
-                self.step = if self.left > 0 {
+                self.step = if self.remaining > 0 {
                     Step::ChunkData
                 } else {
                     Step::TrailerStart
                 };
             }
-            Step::ChunkEnd => (self.step, self.count, self.left) = (Step::ChunkSize, 0, 0),
+            Step::ChunkEnd => (self.step, self.count, self.remaining) = (Step::ChunkSize, 0, 0),
             Step::TrailerStart => return Some(Event::End),
             Step::Trailer => self.step = Step::TrailerStart,
             _ => {}
@@ -316,8 +316,8 @@ impl Side {
             b"CONNECT" => RequestKind::Connect,
             _ => RequestKind::Ordinary,
         };
-        self.bodiless = matches!(self.word.as_slice(), b"GET" | b"HEAD" | b"TRACE");
-        self.target = Target::begin(self.kind == RequestKind::Connect);
+        self.has_no_body = matches!(self.word.as_slice(), b"GET" | b"HEAD" | b"TRACE");
+        self.target = Target::start(self.kind == RequestKind::Connect);
         self.step = Step::Gap;
     }
 
@@ -425,7 +425,7 @@ impl Side {
                 self.field = Field::Other;
             }
         }
-        (self.step, self.value_begun) = (Step::ValueStart, false);
+        (self.step, self.value_started) = (Step::ValueStart, false);
     }
 
     /// Buffers to which the field's value is written.
@@ -438,9 +438,9 @@ impl Side {
         }
     }
 
-    fn begin_value<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, w: &mut MessageWriter<'_, S>) {
+    fn start_value<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, w: &mut MessageWriter<'_, S>) {
         self.step = Step::Value;
-        if !std::mem::replace(&mut self.value_begun, true)
+        if !std::mem::replace(&mut self.value_started, true)
             && let Some(buffer) = self.field.buffer()
         {
             w.join(buffer);
@@ -457,7 +457,7 @@ impl Side {
 
     fn fold<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, w: &mut MessageWriter<'_, S>) {
         w.anomaly(Anomaly::FoldedHeader);
-        if self.value_begun {
+        if self.value_started {
             self.spell(b' ');
             self.each_target(|buffer| {
                 w.undo(buffer);
@@ -485,22 +485,22 @@ impl Side {
     }
 
     fn chunk_size<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, byte: u8, w: &mut MessageWriter<'_, S>) -> bool {
-        let begun = self.count > 0;
+        let started = self.count > 0;
         match (char::from(byte).to_digit(16), byte) {
-            (Some(_), _) if self.left >= LONGEST_CHUNK >> 4 => return self.bad_chunk(w),
+            (Some(_), _) if self.remaining >= LONGEST_CHUNK >> 4 => return self.bad_chunk(w),
             (Some(digit), _) => {
-                self.left = self.left << 4 | u64::from(digit);
+                self.remaining = self.remaining << 4 | u64::from(digit);
                 self.count = self.count.saturating_add(1);
                 return true;
             }
-            (None, b';' | b' ' | b'\t') if begun => {
+            (None, b';' | b' ' | b'\t') if started => {
                 self.step = Step::ChunkExtension;
                 return true;
             }
             (None, b' ' | b'\t' | b'+') => {}
-            (None, b'x' | b'X') if self.count == 1 && self.left == 0 => self.count = 0,
-            (None, b'_') if begun => {}
-            (None, _) if begun => self.step = Step::ChunkExtension,
+            (None, b'x' | b'X') if self.count == 1 && self.remaining == 0 => self.count = 0,
+            (None, b'_') if started => {}
+            (None, _) if started => self.step = Step::ChunkExtension,
             _ => return self.bad_chunk(w),
         }
         w.anomaly(Anomaly::OddChunkSize);

@@ -93,18 +93,18 @@ pub(super) struct Side {
     /// Whether a header line was received. The next line may still continue the header line.
     pub line_open: bool,
     /// Whether the first part of the line's value was received.
-    pub value_begun: bool,
+    pub value_started: bool,
     pub hosts: u8,
     /// Whether the message requests an upgrade to another protocol.
     pub upgrade: bool,
     /// Whether the method needs no body.
-    pub bodiless: bool,
+    pub has_no_body: bool,
     /// Whether the version of the message is older than HTTP/1.1.
     pub old: bool,
     /// Number of bytes in the current part: method, literal, digits, or spaces.
     pub count: u32,
     /// Remaining bytes of the body or the chunk.
-    pub left: u64,
+    pub remaining: u64,
     decoding: Option<Decoding>,
 }
 
@@ -124,13 +124,13 @@ impl Side {
             word_cut: false,
             field: Field::Other,
             line_open: false,
-            value_begun: false,
+            value_started: false,
             hosts: 0,
             upgrade: false,
-            bodiless: false,
+            has_no_body: false,
             old: false,
             count: 0,
-            left: 0,
+            remaining: 0,
             decoding: None,
         }
     }
@@ -155,12 +155,12 @@ impl Side {
                     at = bytes.len();
                 }
                 Step::Length | Step::ChunkData => {
-                    let taken = rest.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+                    let taken = rest.len().min(usize::try_from(self.remaining).unwrap_or(usize::MAX));
                     self.content(&rest[..taken], pool, w);
-                    self.left -= taken as u64;
+                    self.remaining -= taken as u64;
                     at += taken;
                     match self.step {
-                        _ if self.left > 0 => {}
+                        _ if self.remaining > 0 => {}
                         Step::Length => return (at, Some(Event::End)),
                         _ => self.step = Step::ChunkEnd,
                     }
@@ -194,8 +194,8 @@ impl Side {
     }
 
     /// Begins a message.
-    pub fn begin<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, w: &mut MessageWriter<'_, S>) {
-        w.begin(self.client);
+    pub fn start<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, w: &mut MessageWriter<'_, S>) {
+        w.start(self.client);
         let step = if self.client { Step::Method } else { Step::Protocol };
         *self = Self {
             step,
@@ -219,7 +219,7 @@ impl Side {
     }
 
     /// Starts the body, if the message has one.
-    pub fn body_begins<S>(&mut self, request: bool, pool: &mut Inflaters, w: &mut MessageWriter<'_, S>)
+    pub fn start_body<S>(&mut self, request: bool, pool: &mut Inflaters, w: &mut MessageWriter<'_, S>)
     where
         S: FnMut(Slot<'_>, MessageEvent),
     {
@@ -230,13 +230,13 @@ impl Side {
         if framing.chunked && self.old {
             w.anomaly(Anomaly::OldChunked);
         }
-        if self.bodiless && (framing.chunked || framing.length > Some(0)) {
+        if self.has_no_body && (framing.chunked || framing.length > Some(0)) {
             w.anomaly(Anomaly::RequestBody);
         }
-        (self.count, self.left) = (0, framing.length.unwrap_or(0));
+        (self.count, self.remaining) = (0, framing.length.unwrap_or(0));
         self.step = match framing.length {
             _ if framing.chunked => {
-                self.left = 0;
+                self.remaining = 0;
                 Step::ChunkSize
             }
             Some(1..) => Step::Length,
@@ -281,22 +281,22 @@ impl Side {
         self.step = Step::Opaque;
     }
 
-    /// Handles data in place of a status line. `begin` and all bytes after `begin` are treated as a body.
-    pub fn no_status_line<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, begin: &[u8], w: &mut MessageWriter<'_, S>) {
+    /// Handles data in place of a status line. `start` and all bytes after `start` are treated as a body.
+    pub fn no_status_line<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, start: &[u8], w: &mut MessageWriter<'_, S>) {
         if self.kind != RequestKind::Bare {
             w.anomaly(Anomaly::ResponseNotHttp);
         }
         w.complete(RESPONSE_HEAD);
-        w.count(begin.len());
-        w.body(begin);
+        w.count(start.len());
+        w.body(start);
         self.step = Step::UntilClose;
     }
 
     /// Handles the end of the stream.
     pub fn close<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, pool: &mut Inflaters, w: &mut MessageWriter<'_, S>) {
         if self.step == Step::Protocol {
-            let begin = std::mem::take(&mut self.word);
-            self.no_status_line(&begin, w);
+            let start = std::mem::take(&mut self.word);
+            self.no_status_line(&start, w);
         }
         if !self.is_between() {
             if self.step != Step::UntilClose {

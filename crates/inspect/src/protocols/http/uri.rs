@@ -41,7 +41,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    pub fn begin(connect: bool) -> Self {
+    pub fn start(connect: bool) -> Self {
         let phase = if connect { Phase::Connect } else { Phase::Begin };
         Self {
             phase,
@@ -125,12 +125,12 @@ impl Target {
     /// Handles a byte of path or query.
     fn part<S: FnMut(Slot<'_>, MessageEvent)>(&mut self, byte: u8, w: &mut MessageWriter<'_, S>) {
         let hexadecimal = byte.is_ascii_hexdigit();
-        let goes_on = match self.escape.as_slice() {
+        let is_continued = match self.escape.as_slice() {
             [] => byte == b'%',
             [_] => hexadecimal || byte | 0x20 == b'u',
             _ => hexadecimal,
         };
-        if !goes_on {
+        if !is_continued {
             self.spill(w);
             if byte == b'%' {
                 self.escape.push(byte);

@@ -39,9 +39,9 @@ type Field<'a> = (&'a [u8], &'a [u8]);
 /// The dynamic table of one direction.
 #[derive(Debug)]
 pub struct Table {
-    /// Entries in contiguous memory, from the oldest at `begin` to `end`.
+    /// Entries in contiguous memory, from the oldest at `start` to `end`.
     bytes: [u8; 2 * TABLE],
-    begin: usize,
+    start: usize,
     end: usize,
     /// Offset to add to [`Entry::at`] to get the position in `bytes`.
     moved: u16,
@@ -62,7 +62,7 @@ impl Default for Table {
     fn default() -> Self {
         Self {
             bytes: [0; 2 * TABLE],
-            begin: 0,
+            start: 0,
             end: 0,
             moved: 0,
             entries: [Entry::default(); ENTRIES],
@@ -80,7 +80,7 @@ impl Default for Table {
 impl Table {
     /// Resets the table to its state at the start of a connection.
     pub fn clear(&mut self) {
-        (self.begin, self.end, self.oldest, self.count, self.size) = (0, 0, 0, 0, 0);
+        (self.start, self.end, self.oldest, self.count, self.size) = (0, 0, 0, 0, 0);
         (self.said, self.limit, self.beyond, self.missed) = (TABLE, TABLE, false, false);
     }
 
@@ -88,13 +88,13 @@ impl Table {
         while self.count > 0 && self.size + capacity > self.limit {
             let entry = self.entries[self.oldest];
             let bytes = usize::from(entry.name) + usize::from(entry.value);
-            self.begin += bytes;
+            self.start += bytes;
             self.size -= bytes + OVERHEAD;
             self.oldest = (self.oldest + 1) % ENTRIES;
             self.count -= 1;
         }
         if self.count == 0 {
-            (self.begin, self.end) = (0, 0);
+            (self.start, self.end) = (0, 0);
         }
     }
 
@@ -119,9 +119,9 @@ impl Table {
             return;
         }
         if self.end + name.len() + value.len() > self.bytes.len() {
-            self.bytes.copy_within(self.begin..self.end, 0);
-            self.moved = self.moved.wrapping_add(self.begin as u16);
-            (self.begin, self.end) = (0, self.end - self.begin);
+            self.bytes.copy_within(self.start..self.end, 0);
+            self.moved = self.moved.wrapping_add(self.start as u16);
+            (self.start, self.end) = (0, self.end - self.start);
         }
         let at = (self.end as u16).wrapping_add(self.moved);
         for part in [name, value] {
@@ -147,10 +147,10 @@ impl Table {
             return if self.beyond { Ok(None) } else { Err(Error::Malformed) };
         }
         let entry = self.entries[(self.oldest + self.count - 1 - back) % ENTRIES];
-        let begin = usize::from(entry.at.wrapping_sub(self.moved));
-        let middle = begin + usize::from(entry.name);
+        let start = usize::from(entry.at.wrapping_sub(self.moved));
+        let middle = start + usize::from(entry.name);
         let end = middle + usize::from(entry.value);
-        Ok((!entry.unknown).then(|| (&self.bytes[begin..middle], &self.bytes[middle..end])))
+        Ok((!entry.unknown).then(|| (&self.bytes[start..middle], &self.bytes[middle..end])))
     }
 }
 
@@ -190,9 +190,9 @@ impl Text {
 /// Decodes an integer (section 5.1) with a prefix of `prefix` bits.
 fn integer(bytes: &[u8], prefix: u32) -> Result<(usize, &[u8]), Error> {
     let (&first, mut rest) = bytes.split_first().ok_or(Error::Malformed)?;
-    let most = (1 << prefix) - 1;
-    let mut value = usize::from(first) & most;
-    if value < most {
+    let max = (1 << prefix) - 1;
+    let mut value = usize::from(first) & max;
+    if value < max {
         return Ok((value, rest));
     }
     for shift in [0, 7, 14, 21] {
@@ -481,7 +481,7 @@ mod tests {
                     .collect();
                 let _ = decoder.decode(&block);
                 let table = &decoder.table;
-                assert!(table.size <= table.limit && table.begin <= table.end && table.end <= table.bytes.len());
+                assert!(table.size <= table.limit && table.start <= table.end && table.end <= table.bytes.len());
             }
         }
     }

@@ -107,7 +107,7 @@ pub fn rdp(head: &Head<'_>) -> Confidence {
     match (length, head.toward) {
         (11, Toward::Server) => Certain,
         (11, Toward::Client) => Likely,
-        (_, Toward::Server) => best_of([super::begins(rest, b"Cookie: ", Certain), negotiates(&[1])]),
+        (_, Toward::Server) => best_of([super::starts(rest, b"Cookie: ", Certain), negotiates(&[1])]),
         (_, Toward::Client) => negotiates(&[2, 3]),
     }
 }
@@ -353,7 +353,7 @@ pub fn postgres(head: &Head<'_>) -> Confidence {
             _ => NoMatch,
         };
     }
-    let asks = [(8, 47), (8, 48), (16, 46)]
+    let requires = [(8, 47), (8, 48), (16, 46)]
         .map(|(length, code)| pattern(bytes, &[0, 0, 0, length, 4, 210, 22, code].map(Some), Certain));
     let start = match pattern(
         bytes,
@@ -378,7 +378,7 @@ pub fn postgres(head: &Head<'_>) -> Confidence {
         }
         said => said,
     };
-    best_of(asks.into_iter().chain([start]))
+    best_of(requires.into_iter().chain([start]))
 }
 
 /// MySQL and MariaDB: the server sends the greeting (protocol 10, version as text), and the client sends its response.

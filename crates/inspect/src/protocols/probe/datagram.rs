@@ -134,13 +134,13 @@ fn snmp(bytes: &[u8]) -> Option<()> {
 fn ntp(bytes: &[u8]) -> bool {
     let Some(&first) = bytes.first() else { return false };
     let (version, mode) = (first >> 3 & 7, first & 7);
-    let least = match mode {
+    let min = match mode {
         1..=5 => 48,
         6 => 12,
         7 => 8,
         _ => return false,
     };
-    (1..=4).contains(&version) && bytes.len() >= least
+    (1..=4).contains(&version) && bytes.len() >= min
 }
 
 /// An ONC RPC call (RFC 5531, section 9). A reply does not contain the program number.

@@ -186,10 +186,10 @@ const NEGATIVE: &[&[(Toward, &[u8])]] = &[
 /// The result after the first `upto` bytes of a conversation, passed in segments of `step` bytes.
 fn decided(conversation: &[(Toward, &[u8])], upto: usize, step: usize) -> ProbeResult {
     let mut probe = ProtocolProbe::default();
-    let mut left = upto;
+    let mut remaining = upto;
     for (toward, bytes) in conversation {
-        let bytes = &bytes[..bytes.len().min(left)];
-        left -= bytes.len();
+        let bytes = &bytes[..bytes.len().min(remaining)];
+        remaining -= bytes.len();
         for part in bytes.chunks(step) {
             match probe.bytes(*toward, part).0 {
                 Undecided => {}

@@ -1,6 +1,6 @@
 //! Line-based protocols.
 
-use super::{Certain, Confidence, Head, Likely, NeedMore, NoMatch, begins, best_of};
+use super::{Certain, Confidence, Head, Likely, NeedMore, NoMatch, best_of, starts};
 use crate::signature::Toward;
 
 /// SSH: client and server send the line `SSH-2.0-…` (RFC 4253, section 4.2).
@@ -18,7 +18,7 @@ pub fn ssh(head: &Head<'_>) -> Confidence {
 /// Compares the first word of a line with commands, case-insensitively. The word ends at a blank or at the end of the
 /// line.
 fn command(bytes: &[u8], commands: &[&[u8]], then: Confidence) -> Confidence {
-    best_of(commands.iter().map(|command| match begins(bytes, command, then) {
+    best_of(commands.iter().map(|command| match starts(bytes, command, then) {
         said if said == then => match bytes.get(command.len()) {
             None => NeedMore,
             Some(b' ' | b'\r' | b'\n') => then,
@@ -36,7 +36,7 @@ fn line(bytes: &[u8]) -> Option<&[u8]> {
 
 /// A reply with a code in `codes` (RFC 959, section 4.2; RFC 5321, section 4.2).
 fn reply(bytes: &[u8], codes: &[&[u8]]) -> Confidence {
-    best_of(codes.iter().map(|code| match begins(bytes, code, Likely) {
+    best_of(codes.iter().map(|code| match starts(bytes, code, Likely) {
         Likely => match bytes.get(3) {
             None => NeedMore,
             Some(b' ' | b'-' | b'\r' | b'\n') => Likely,
@@ -192,12 +192,12 @@ const SIP_METHODS: [&[u8]; 14] = [
 
 /// SIP (RFC 3261, section 7): either host sends `METHOD sip:…` or `SIP/2.0 200 OK`.
 pub fn sip(head: &Head<'_>) -> Confidence {
-    let status = begins(head.bytes, b"SIP/2.0 ", Certain);
-    let requests = SIP_METHODS.map(|method| match begins(head.bytes, method, Certain) {
+    let status = starts(head.bytes, b"SIP/2.0 ", Certain);
+    let requests = SIP_METHODS.map(|method| match starts(head.bytes, method, Certain) {
         Certain => match &head.bytes[method.len()..] {
             [] => NeedMore,
             [b' ', target @ ..] => {
-                best_of([&b"sip:"[..], b"sips:", b"tel:"].map(|scheme| begins(target, scheme, Certain)))
+                best_of([&b"sip:"[..], b"sips:", b"tel:"].map(|scheme| starts(target, scheme, Certain)))
             }
             _ => NoMatch,
         },

@@ -164,14 +164,14 @@ pub(super) fn open(bytes: &[u8], header: &Header<'_>, id: &[u8], into: &mut [u8]
     Aes128Gcm::new(&keys.key.into())
         .decrypt_in_place_detached(&Nonce::from(nonce), associated, content, &Tag::from(tag))
         .ok()?;
-    let (begin, length) = (header.number + length, content.len());
-    into.copy_within(begin..begin + length, 0);
+    let (start, length) = (header.number + length, content.len());
+    into.copy_within(start..start + length, 0);
     Some(length)
 }
 
-/// Passes the offset and data of each CRYPTO frame of a packet (RFC 9000, section 19.6) to `tell`. The function stops
+/// Passes the offset and data of each CRYPTO frame of a packet (RFC 9000, section 19.6) to `report`. The function stops
 /// at a frame that is not allowed in Initial packets.
-pub(super) fn frames(mut bytes: &[u8], tell: &mut impl FnMut(usize, &[u8])) -> Option<()> {
+pub(super) fn frames(mut bytes: &[u8], report: &mut impl FnMut(usize, &[u8])) -> Option<()> {
     while let Some((&kind, rest)) = bytes.split_first() {
         bytes = match kind {
             // PADDING and PING.
@@ -192,7 +192,7 @@ pub(super) fn frames(mut bytes: &[u8], tell: &mut impl FnMut(usize, &[u8])) -> O
                 let (offset, rest) = integer(rest)?;
                 let (length, rest) = integer(rest)?;
                 let (data, rest) = take(rest, length)?;
-                tell(usize::try_from(offset).ok()?, data);
+                report(usize::try_from(offset).ok()?, data);
                 rest
             }
             _ => return None,
@@ -277,13 +277,13 @@ mod tests {
 
     #[test]
     fn frames_are_told_up_to_one_that_is_none() {
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         let bytes = b"\0\x01\x02\x05\x00\x01\x02\x01\x03\x06\x02\x03abc\x06\x41\x00\x01d\x1c\x06\x00\x01e";
         assert_eq!(
             None,
-            frames(bytes, &mut |offset, data| told.push((offset, data.to_vec())))
+            frames(bytes, &mut |offset, data| reported.push((offset, data.to_vec())))
         );
-        assert_eq!(vec![(2, b"abc".to_vec()), (256, b"d".to_vec())], told);
+        assert_eq!(vec![(2, b"abc".to_vec()), (256, b"d".to_vec())], reported);
         for cut in 0..bytes.len() {
             frames(&bytes[..cut], &mut |_, _| {});
         }

@@ -137,7 +137,7 @@ impl Slots {
     }
 
     /// Begins a file.
-    pub(in crate::protocols) fn file_begins(&mut self, handle: SlotHandle) {
+    pub(in crate::protocols) fn start_file(&mut self, handle: SlotHandle) {
         if let Some(state) = self.open(handle) {
             state.hashes = Progress::Begins;
             HASHES
@@ -173,9 +173,9 @@ impl Slots {
             return;
         };
         let slot = index * self.layout.bytes as usize;
-        let begin = slot + self.layout.places[Buffer::FileData as usize].0 as usize;
+        let start = slot + self.layout.places[Buffer::FileData as usize].0 as usize;
         let Field { shown, complete, .. } = state.fields[Buffer::FileData as usize];
-        let bytes = self.bytes.get(begin + from..begin + shown as usize).unwrap_or_default();
+        let bytes = self.bytes.get(start + from..start + shown as usize).unwrap_or_default();
         let Some(digests) = digests.get_mut(index) else { return };
         match state.hashes {
             Progress::Begins if bytes.is_empty() => return,
@@ -204,8 +204,8 @@ impl Slots {
         let digests: [&[u8]; 3] = [&md5.finalize(), &sha1.finalize(), &sha256.finalize()];
         for (place, (buffer, digest)) in HASHES.into_iter().zip(digests).enumerate() {
             if hashes.has(place) {
-                let begin = slot + self.layout.places[buffer as usize].0 as usize;
-                self.bytes[begin..begin + digest.len()].copy_from_slice(digest);
+                let start = slot + self.layout.places[buffer as usize].0 as usize;
+                self.bytes[start..start + digest.len()].copy_from_slice(digest);
                 let field = &mut state.fields[buffer as usize];
                 (field.written, field.shown, field.complete) = (digest.len() as u32, digest.len() as u32, true);
                 state.dirty |= 1 << buffer as u64;

@@ -108,7 +108,7 @@ impl Ja4 {
         if !self.ciphers.is_empty() {
             let mut sum = Sha256::new();
             list(&mut sum, &self.ciphers);
-            begin_of(sum, &mut text[11..23]);
+            write_prefix(sum, &mut text[11..23]);
         }
         if !self.extensions.is_empty() {
             self.extensions.retain(|kind| !matches!(*kind, SERVER_NAME | PROTOCOLS));
@@ -119,7 +119,7 @@ impl Ja4 {
                 sum.update(b"_");
                 list(&mut sum, &self.signatures);
             }
-            begin_of(sum, &mut text[24..]);
+            write_prefix(sum, &mut text[24..]);
         }
         text
     }
@@ -139,7 +139,7 @@ fn list(sum: &mut Sha256, values: &[u16]) {
 }
 
 /// Writes the first digits of a digest, up to the length of `digits`.
-fn begin_of(sum: Sha256, digits: &mut [u8]) {
+fn write_prefix(sum: Sha256, digits: &mut [u8]) {
     for (byte, pair) in sum.finalize().iter().zip(digits.chunks_exact_mut(2)) {
         (pair[0], pair[1]) = (digit(byte >> 4), digit(*byte));
     }

@@ -11,7 +11,7 @@ const APPLICATION_DATA: u8 = 23;
 pub struct Records {
     /// Received bytes of the header, and remaining bytes of the record.
     header: u8,
-    left: u32,
+    remaining: u32,
     state: State,
 }
 
@@ -34,15 +34,15 @@ impl Records {
                 return;
             }
             if u32::from(self.header) == RECORD {
-                let here = bytes.len().min(self.left as usize);
+                let here = bytes.len().min(self.remaining as usize);
                 bytes = &bytes[here..];
-                self.left -= here as u32;
+                self.remaining -= here as u32;
             } else {
                 self.header += 1;
                 self.header_byte(byte);
                 bytes = rest;
             }
-            if u32::from(self.header) == RECORD && self.left == 0 {
+            if u32::from(self.header) == RECORD && self.remaining == 0 {
                 self.header = 0;
             }
         }
@@ -61,12 +61,12 @@ impl Records {
             2 => byte == 3,
             3 => byte <= 4,
             4 => {
-                self.left = u32::from(byte) << 8;
+                self.remaining = u32::from(byte) << 8;
                 true
             }
             _ => {
-                self.left |= u32::from(byte);
-                self.left <= LONGEST_RECORD
+                self.remaining |= u32::from(byte);
+                self.remaining <= LONGEST_RECORD
             }
         };
         if !is_right {

@@ -116,7 +116,7 @@ impl ServerFlight {
         if self.is_done() || bytes.is_empty() {
             return;
         }
-        let begins = self.header == 0 && self.messages == 0 && self.handle.is_none();
+        let starts = self.header == 0 && self.messages == 0 && self.handle.is_none();
         let mut writer = MessageWriter {
             slots: &mut store.servers,
             counts: &mut store.anomalies,
@@ -124,8 +124,8 @@ impl ServerFlight {
             seen: self.seen,
             sink,
         };
-        if begins {
-            writer.begin(false);
+        if starts {
+            writer.start(false);
         }
         while let Some(&first) = bytes.first()
             && !self.is_done()
@@ -214,8 +214,8 @@ impl ServerFlight {
                 if let Sum::Certificate(sum) = &mut self.sum {
                     sum.update(part);
                 }
-                let room = writer.length_of(Buffer::Payload);
-                let fits = part.len().min((CERTIFICATE as usize).saturating_sub(room));
+                let capacity = writer.length_of(Buffer::Payload);
+                let fits = part.len().min((CERTIFICATE as usize).saturating_sub(capacity));
                 writer.push(Buffer::Payload, &part[..fits]);
             }
             Step::Protocol => writer.push(Buffer::TlsAlpn, part),
@@ -228,7 +228,7 @@ impl ServerFlight {
         );
         if in_extension {
             match self.extension.checked_sub(count) {
-                Some(left) => self.extension = left,
+                Some(remaining) => self.extension = remaining,
                 None => {
                     writer.anomaly(Anomaly::BadServerHello);
                     return (taken, true);
@@ -255,7 +255,7 @@ impl ServerFlight {
     fn rest_of_extension(&mut self) -> bool {
         match self.extension {
             0 => self.next(Step::ExtensionKind, 2),
-            left => self.next(Step::SkipExtension, left),
+            remaining => self.next(Step::SkipExtension, remaining),
         }
     }
 

@@ -21,27 +21,27 @@ pub(super) struct PreferredPorts {
     /// Ports of the 64-port word that belong to the pool.
     owned: u64,
     /// Ports for which RSS delivers replies to this shard.
-    fitting: u64,
+    rss_ports: u64,
     parity: u64,
 }
 
 impl PreferredPorts {
     /// The most preferred set of ports that is not empty.
     fn first(&self) -> u64 {
-        self.fitting & self.parity
+        self.rss_ports & self.parity
     }
 
     /// The `count`-th port of the word in order of preference. Counting starts at bit `from` in each set of equally
     /// preferred ports.
     fn nth(&self, from: u32, mut count: u32) -> Option<u32> {
-        let mut left = self.owned;
-        for some in [self.first(), self.fitting, self.parity, u64::MAX] {
-            let some = some & left;
+        let mut remaining = self.owned;
+        for some in [self.first(), self.rss_ports, self.parity, u64::MAX] {
+            let some = some & remaining;
             if count < some.count_ones() {
                 return nth(some, from, count);
             }
             count -= some.count_ones();
-            left &= !some;
+            remaining &= !some;
         }
         None
     }
@@ -49,7 +49,9 @@ impl PreferredPorts {
 
 /// The `count`-th set bit of the word, counted upwards from bit `from` with wrap-around.
 pub(super) fn nth(bits: u64, from: u32, count: u32) -> Option<u32> {
-    let rotated = (0..count).fold(bits.rotate_right(from), |left, _| left & left.wrapping_sub(1));
+    let rotated = (0..count).fold(bits.rotate_right(from), |remaining, _| {
+        remaining & remaining.wrapping_sub(1)
+    });
     (rotated != 0).then(|| (from + rotated.trailing_zeros()) % 64)
 }
 
@@ -96,12 +98,12 @@ impl<A: Address> Bindings<'_, A> {
         let word = if attempt < WORDS { attempt } else { 0 };
         let random = sip::<1, 3>(self.secret, &[request.flow], word.into());
         let port = self.ports.port_at(request.pool, address, random)?;
-        let suits = self.preferred_ports(request, Lease { address, port }, key)?;
+        let preference = self.preferred_ports(request, Lease { address, port }, key)?;
         let from = u32::from(port % 64);
         let bit = match attempt {
-            0..PARITY => nth(suits.first(), from, 0),
-            PARITY..WORDS => nth(suits.fitting, from, 0),
-            _ => suits.nth(from, attempt - WORDS),
+            0..PARITY => nth(preference.first(), from, 0),
+            PARITY..WORDS => nth(preference.rss_ports, from, 0),
+            _ => preference.nth(from, attempt - WORDS),
         };
         let port = port & !63 | bit? as u16;
         let low = inside_port < 1024 || request.class == PortClass::Query || valid.ports().1 < 1024;
@@ -117,13 +119,13 @@ impl<A: Address> Bindings<'_, A> {
     ) -> Option<PreferredPorts> {
         let valid = self.pool(request.pool)?;
         let owned = self.ports.owned_ports_of_word(request.pool, near.port);
-        let parity = match valid.keeps_parity() && request.class == PortClass::Udp {
+        let parity = match valid.preserves_parity() && request.class == PortClass::Udp {
             true => EVEN << (key.source_port() & 1),
             false => u64::MAX,
         };
         Some(PreferredPorts {
             owned,
-            fitting: owned & self.ports.rss_ports_of_word(request.class, near, key),
+            rss_ports: owned & self.ports.rss_ports_of_word(request.class, near, key),
             parity,
         })
     }

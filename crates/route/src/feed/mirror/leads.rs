@@ -18,7 +18,7 @@ pub enum KernelTarget {
     Refused(DropKind),
     /// A connected or local route, which is not offered to the RIB. The mirror stores the route because it has a
     /// position in the order of routes.
-    Unfollowed,
+    KernelOnly,
     /// A next-hop object that was deleted together with its routes.
     Deleted,
 }

@@ -19,7 +19,7 @@ use crate::{Address, Prefix};
 #[derive(Debug)]
 enum Kept {
     One(Entry),
-    Several(Box<Routes>),
+    Group(Box<Routes>),
 }
 
 impl Kept {
@@ -27,14 +27,14 @@ impl Kept {
         match routes.len() {
             0 => None,
             1 => routes.pop().map(Kept::One),
-            _ => Some(Kept::Several(Box::new(routes))),
+            _ => Some(Kept::Group(Box::new(routes))),
         }
     }
 
     fn entries(&self) -> &[Entry] {
         match self {
             Kept::One(entry) => std::slice::from_ref(entry),
-            Kept::Several(routes) => routes,
+            Kept::Group(routes) => routes,
         }
     }
 }
@@ -58,7 +58,7 @@ impl<A: Copy + Eq + Hash> Table<A> {
     fn change<R>(&mut self, key: (A, u8), change: impl FnOnce(&mut Routes) -> R) -> R {
         let mut routes = match self.0.remove(&key) {
             Some(Kept::One(entry)) => vec![entry],
-            Some(Kept::Several(routes)) => *routes,
+            Some(Kept::Group(routes)) => *routes,
             None => Routes::new(),
         };
         let result = change(&mut routes);
@@ -100,11 +100,11 @@ pub struct KernelTable {
     /// Prefixes with a change that was reported during the dump after the first of their own routes was dumped.
     late: HashSet<Prefix>,
     /// Whether the dump may have omitted or repeated routes.
-    is_doubtful: bool,
+    is_unreliable: bool,
     /// Targets that have changed since the last route selection.
     moved: HashSet<u32>,
     /// Entries that the current message has removed.
-    gone: Vec<Entry>,
+    removed: Vec<Entry>,
 }
 
 /// A change that was reported before its prefix was dumped. Normally the dump includes the change. The dump lacks the
@@ -143,38 +143,38 @@ impl KernelTable {
         self.is_listing = false;
         self.late = HashSet::new();
         let early = std::mem::take(&mut self.early);
-        let is_whole = !std::mem::take(&mut self.is_doubtful);
+        let is_whole = !std::mem::take(&mut self.is_unreliable);
         let mut listed = early.iter().filter(|(_, early)| early.is_listed);
-        let has_it = |(prefix, early): (&Prefix, &Early)| {
-            let (is_there, metric, lead) = &early.last;
-            let is_it = |entry: &Entry| entry.metric == *metric && self.leads.get(entry.lead).is_same(lead);
-            self.entries(*prefix).iter().any(is_it) == *is_there
+        let is_listed = |(prefix, early): (&Prefix, &Early)| {
+            let (is_present, metric, lead) = &early.last;
+            let is_match = |entry: &Entry| entry.metric == *metric && self.leads.get(entry.lead).is_same(lead);
+            self.entries(*prefix).iter().any(is_match) == *is_present
         };
-        is_whole && listed.all(has_it)
+        is_whole && listed.all(is_listed)
     }
 
     /// Marks the dump as unreliable if a message may have shifted its position. The kernel resumes an IPv6 dump by
     /// skipping as many routes as it has dumped (`fib6_dump_table`). A route that is added or deleted in the meantime
     /// shifts this position.
-    fn doubt(&mut self, message: &RouteMessage<'_>) {
+    fn check_reliability(&mut self, message: &RouteMessage<'_>) {
         let is_v6 = matches!(message.prefix.address(), Address::V6(_));
-        self.is_doubtful |= self.is_listing && is_v6 && message.flags & REPLACE == 0;
+        self.is_unreliable |= self.is_listing && is_v6 && message.flags & REPLACE == 0;
     }
 
     /// Records a change of a prefix that has not been dumped.
-    fn note_early(&mut self, prefix: Prefix, is_there: bool, metric: u32, lead: &KernelTarget) {
+    fn note_early(&mut self, prefix: Prefix, is_present: bool, metric: u32, lead: &KernelTarget) {
         if !self.is_listing {
             return;
         }
-        let is_unlisted = match self.early.get(&prefix) {
+        let is_new = match self.early.get(&prefix) {
             Some(early) => !early.is_listed,
             None => self.entries(prefix).is_empty(),
         };
-        if !is_unlisted {
+        if !is_new {
             self.late.insert(prefix);
         } else {
-            let first = split(prefix, lead.clone()).next().unwrap_or(KernelTarget::Unfollowed);
-            let last = (is_there, metric, first);
+            let first = split(prefix, lead.clone()).next().unwrap_or(KernelTarget::KernelOnly);
+            let last = (is_present, metric, first);
             let is_listed = false;
             self.early.insert(prefix, Early { last, is_listed });
         }
@@ -193,12 +193,12 @@ impl KernelTable {
         prefix: Prefix,
         change: impl FnOnce(&mut Routes, &KernelTargets, &mut Vec<Entry>) -> R,
     ) -> R {
-        let (leads, gone, length) = (&self.leads, &mut self.gone, prefix.length());
+        let (leads, removed, length) = (&self.leads, &mut self.removed, prefix.length());
         let result = match prefix.address() {
-            Address::V4(bits) => self.v4.change((bits, length), |routes| change(routes, leads, gone)),
-            Address::V6(bits) => self.v6.change((bits, length), |routes| change(routes, leads, gone)),
+            Address::V4(bits) => self.v4.change((bits, length), |routes| change(routes, leads, removed)),
+            Address::V6(bits) => self.v6.change((bits, length), |routes| change(routes, leads, removed)),
         };
-        for entry in std::mem::take(&mut self.gone) {
+        for entry in std::mem::take(&mut self.removed) {
             self.leads.release(entry.lead);
         }
         result
@@ -212,16 +212,16 @@ impl KernelTable {
     /// Whether the route with this prefix and metric uses a next-hop object.
     pub fn has_object(&self, prefix: Prefix, metric: u32, id: u32) -> bool {
         let lead = self.leads.of_object(id);
-        let is_it = |entry: &Entry| entry.metric == metric && Some(entry.lead) == lead;
-        self.entries(prefix).iter().any(is_it)
+        let is_match = |entry: &Entry| entry.metric == metric && Some(entry.lead) == lead;
+        self.entries(prefix).iter().any(is_match)
     }
 
     /// Adds or changes a route, or adds a dumped route. `lead` is the target with all next hops of the route.
     pub fn new_route(&mut self, message: &RouteMessage<'_>, lead: KernelTarget, is_listed: bool) {
         let prefix = message.prefix;
-        self.is_doubtful |= is_listed && self.late.contains(&prefix);
+        self.is_unreliable |= is_listed && self.late.contains(&prefix);
         if !is_listed {
-            self.doubt(message);
+            self.check_reliability(message);
             self.note_early(prefix, true, message.metric, &lead);
         } else if let Some(early) = self.early.get_mut(&prefix)
             && !std::mem::replace(&mut early.is_listed, true)
@@ -237,26 +237,26 @@ impl KernelTable {
             })
             .collect();
         let flags = message.flags;
-        self.change(prefix, |routes, leads, gone| {
+        self.change(prefix, |routes, leads, removed| {
             if is_listed {
                 entries.iter().for_each(|entry| order::listed(routes, *entry));
                 return;
             }
             match (prefix.address(), entries.first()) {
-                (Address::V4(_), Some(&entry)) => gone.extend(order::new_v4(routes, entry, flags)),
-                _ => order::new_v6(routes, &entries, flags, leads, gone),
+                (Address::V4(_), Some(&entry)) => removed.extend(order::new_v4(routes, entry, flags)),
+                _ => order::new_v6(routes, &entries, flags, leads, removed),
             }
         });
     }
 
     /// Removes a prefix with routes that can't be offered.
     pub fn forget(&mut self, prefix: Prefix) {
-        self.change(prefix, |routes, _, gone| gone.append(routes));
+        self.change(prefix, |routes, _, removed| removed.append(routes));
     }
 
     /// Deletes a route, or some of its next hops.
     pub fn delete_route(&mut self, message: &RouteMessage<'_>, lead: KernelTarget) -> DeleteResult {
-        self.doubt(message);
+        self.check_reliability(message);
         self.note_early(message.prefix, false, message.metric, &lead);
         if self.entries(message.prefix).is_empty() {
             // The route has not been dumped, or was deleted together with its next-hop object.
@@ -264,12 +264,12 @@ impl KernelTable {
         }
         let is_object = matches!(lead, KernelTarget::Object(_));
         let (metric, identity) = (message.metric, message.identity);
-        let found = self.change(message.prefix, |routes, leads, gone| {
+        let found = self.change(message.prefix, |routes, leads, removed| {
             let mut found = true;
             for lead in split(message.prefix, lead) {
                 let entry = order::delete(routes, metric, &lead, identity, leads);
                 found &= entry.is_some();
-                gone.extend(entry);
+                removed.extend(entry);
             }
             found
         });
@@ -305,8 +305,8 @@ impl KernelTable {
         let mut settled = Vec::with_capacity(prefixes.len());
         for prefix in prefixes {
             let metrics = self.entries(prefix).iter().map(|entry| entry.metric).collect();
-            self.change(prefix, |routes, leads, gone| {
-                gone.extend(routes.extract_if(.., |entry| *leads.get(entry.lead) == KernelTarget::Deleted));
+            self.change(prefix, |routes, leads, removed| {
+                removed.extend(routes.extract_if(.., |entry| *leads.get(entry.lead) == KernelTarget::Deleted));
             });
             settled.push((prefix, metrics));
         }

@@ -59,8 +59,8 @@ pub fn new_v4(routes: &mut Routes, new: Entry, flags: u16) -> Option<Entry> {
     None
 }
 
-/// Adds or changes an IPv6 route. `new` contains all next hops of the route. Removed entries are appended to `gone`.
-pub fn new_v6(routes: &mut Routes, new: &[Entry], flags: u16, leads: &KernelTargets, gone: &mut Vec<Entry>) {
+/// Adds or changes an IPv6 route. `new` contains all next hops of the route. Removed entries are appended to `removed`.
+pub fn new_v6(routes: &mut Routes, new: &[Entry], flags: u16, leads: &KernelTargets, removed: &mut Vec<Entry>) {
     let Some(first) = new.first() else { return };
     let range = of_metric(routes, first.metric);
     let is_sibling = first.is_sibling(leads);
@@ -68,12 +68,12 @@ pub fn new_v6(routes: &mut Routes, new: &[Entry], flags: u16, leads: &KernelTarg
         let same_kind = |&place: &usize| routes[place].is_sibling(leads) == is_sibling;
         let place = range.clone().find(same_kind).unwrap_or(range.start);
         let old = std::mem::replace(&mut routes[place], *first);
-        gone.push(old);
+        removed.push(old);
         if old.is_sibling(leads) {
             let others: Vec<_> = of_metric(routes, first.metric)
                 .filter(|other| *other != place)
                 .collect();
-            take_siblings(routes, others, leads, gone, |_| false);
+            take_siblings(routes, others, leads, removed, |_| false);
         }
         let end = of_metric(routes, first.metric).end;
         routes.splice(end..end, new[1..].iter().copied());
@@ -82,21 +82,21 @@ pub fn new_v6(routes: &mut Routes, new: &[Entry], flags: u16, leads: &KernelTarg
     if is_sibling {
         // The message contains all next hops of the route. The kernel has removed next hops that are not in the
         // message.
-        let told = |entry: &Entry| {
+        let object_of = |entry: &Entry| {
             new.iter()
                 .position(|new| leads.get(new.lead).is_same(leads.get(entry.lead)))
         };
         let mut known = vec![false; new.len()];
         for place in range.clone() {
-            if let Some(number) = told(&routes[place])
+            if let Some(number) = object_of(&routes[place])
                 && !known[number]
             {
                 known[number] = true;
-                gone.push(std::mem::replace(&mut routes[place], new[number]));
+                removed.push(std::mem::replace(&mut routes[place], new[number]));
             }
         }
         let kept = |entry: &Entry| new.iter().any(|new| new.lead == entry.lead);
-        take_siblings(routes, range, leads, gone, kept);
+        take_siblings(routes, range, leads, removed, kept);
         let end = of_metric(routes, first.metric).end;
         let fresh = new.iter().zip(known).filter(|(_, known)| !known).map(|(new, _)| *new);
         routes.splice(end..end, fresh);
@@ -110,13 +110,13 @@ fn take_siblings(
     routes: &mut Routes,
     places: impl IntoIterator<Item = usize>,
     leads: &KernelTargets,
-    gone: &mut Vec<Entry>,
+    removed: &mut Vec<Entry>,
     kept: impl Fn(&Entry) -> bool,
 ) {
-    let is_taken = |place: &usize| routes[*place].is_sibling(leads) && !kept(&routes[*place]);
-    let taken: Vec<usize> = places.into_iter().filter(is_taken).collect();
+    let is_occupied = |place: &usize| routes[*place].is_sibling(leads) && !kept(&routes[*place]);
+    let taken: Vec<usize> = places.into_iter().filter(is_occupied).collect();
     for place in taken.into_iter().rev() {
-        gone.push(routes.remove(place));
+        removed.push(routes.remove(place));
     }
 }
 

@@ -52,7 +52,7 @@ pub struct Advertisement {
 
 /// Type of a received message about a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum NeighbourMessage {
     /// A request for an address of the gateway. Creates an entry for the sender (RFC 826; RFC 4861, section 7.2.3).
     Solicitation,
     /// An announcement of the sender's MAC, including gratuitous ARP requests and replies. An announcement updates an

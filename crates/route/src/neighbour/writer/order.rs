@@ -18,7 +18,7 @@ pub(super) enum Which {
 
 /// Restriction of the entries that may be displaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whose {
+pub(super) enum DisplacementScope {
     /// Only entries of this interface.
     Interface(InterfaceIndex),
     /// Only entries of the router to which this interface belongs.
@@ -44,11 +44,11 @@ impl Order {
 impl NeighbourWriter {
     /// Whether the table has space for another unconfirmed entry. Displaces an entry if necessary.
     pub(super) fn has_room_for(&mut self, interface: InterfaceIndex, emit: &mut impl FnMut(Action)) -> bool {
-        let own = Some(Whose::Interface(interface));
+        let own = Some(DisplacementScope::Interface(interface));
         if self.quotas.is_unconfirmed_full_of(interface) && !self.displace(Which::Unconfirmed, own, emit) {
             return false;
         }
-        let router = Some(Whose::Router(interface));
+        let router = Some(DisplacementScope::Router(interface));
         if self.quotas.is_full(interface) && !self.displace(Which::Unconfirmed, router, emit) {
             return false;
         }
@@ -60,7 +60,12 @@ impl NeighbourWriter {
 
     /// Displaces the oldest entry without holds of an order. `of` restricts the displacement to an interface or a
     /// router. Examines at most 16 entries.
-    pub(super) fn displace(&mut self, which: Which, of: Option<Whose>, emit: &mut impl FnMut(Action)) -> bool {
+    pub(super) fn displace(
+        &mut self,
+        which: Which,
+        of: Option<DisplacementScope>,
+        emit: &mut impl FnMut(Action),
+    ) -> bool {
         let mut slot = self.orders[which as usize].oldest;
         for _ in 0..16 {
             if slot == NONE {
@@ -68,12 +73,14 @@ impl NeighbourWriter {
             }
             let index = NeighbourIndex(slot);
             let own = self.interface_of(index);
-            let is_meant = match of {
+            let is_selected = match of {
                 None => true,
-                Some(Whose::Interface(interface)) => own == interface,
-                Some(Whose::Router(interface)) => self.quotas.router_of(own) == self.quotas.router_of(interface),
+                Some(DisplacementScope::Interface(interface)) => own == interface,
+                Some(DisplacementScope::Router(interface)) => {
+                    self.quotas.router_of(own) == self.quotas.router_of(interface)
+                }
             };
-            if is_meant && self.table.uses(index) == 0 {
+            if is_selected && self.table.uses(index) == 0 {
                 emit(Action::Failed { index });
                 if self.forget(index) {
                     return true;

@@ -125,7 +125,7 @@ fn lease_that_nobody_renews_is_asked_for_by_halves_then_of_all_and_is_lost() {
     }
     assert_eq!((lease.renew, lease.rebind), (renewals[0].at, rebinds[0].at));
     world.run(1);
-    assert_eq!(vec![(0, Why::Expired)], world.losses());
+    assert_eq!(vec![(0, LossReason::Expired)], world.losses());
     let again = world.sent.last().expect("it goes on");
     assert!(
         again.kind == Discover && again.has(OptionCode::RequestedIpAddress),
@@ -157,7 +157,7 @@ fn short_lease_whose_server_comes_back_in_time_is_kept() {
     world.run(seconds(14));
     world.twist(early);
     world.run(seconds(60));
-    assert_eq!(Vec::<(u32, Why)>::new(), world.losses());
+    assert_eq!(Vec::<(u32, LossReason)>::new(), world.losses());
     assert_eq!(lease.address, world.lease(0).address);
 }
 
@@ -225,7 +225,7 @@ fn renewal_that_is_refused_ends_the_lease_and_a_new_one_is_got_at_once() {
     world.server.leases.clear();
     world.run(seconds(1_900));
     assert_eq!(vec![Request, Discover, Request], world.kinds());
-    assert_eq!(vec![(0, Why::Refused)], world.losses());
+    assert_eq!(vec![(0, LossReason::Refused)], world.losses());
     let lease = world.lease(0);
     assert_eq!(
         Some(&Event::Changed {
@@ -279,14 +279,14 @@ fn address_that_somebody_else_uses_is_declined_and_another_is_got_after_ten_seco
     let mut world = World::bound();
     let was = world.lease(0).address;
     world.agent.conflict(Site(0), world.now);
-    let begin = world.now;
+    let start = world.now;
     world.run(seconds(11));
     assert_eq!(vec![Decline, Discover, Request], world.kinds());
-    assert_eq!(vec![(0, Why::Conflict)], world.losses());
+    assert_eq!(vec![(0, LossReason::Conflict)], world.losses());
     let decline = &world.sent[0];
     assert!(decline.is_broadcast() && decline.has(OptionCode::ServerIdentifier));
     assert!(world.server.declined.contains(&was), "the server knows which");
-    assert!(world.sent[1].at - begin >= seconds(10));
+    assert!(world.sent[1].at - start >= seconds(10));
     assert_ne!(was, world.lease(0).address);
 }
 
@@ -314,7 +314,7 @@ fn site_that_does_not_come_back_gives_its_address_back_after_the_hold() {
     world.agent.release(Site(0), world.now);
     world.run(seconds(100));
     assert_eq!(vec![Release], world.kinds());
-    assert_eq!(vec![(0, Why::Released)], world.losses());
+    assert_eq!(vec![(0, LossReason::Released)], world.losses());
     let release = &world.sent[0];
     assert!(!release.is_broadcast() && release.has(OptionCode::ServerIdentifier));
     assert_eq!(

@@ -29,8 +29,8 @@ fn ten_thousand_sites_begin_at_the_limit_and_each_ends_what_it_began() {
     // Requests for offers are sent before the discover messages of other sites.
     let mut begun = BTreeMap::new();
     for sent in &world.sent {
-        let begin = *begun.entry(sent.transmit.site).or_insert(sent.at);
-        assert!(sent.at - begin < 50 * MILLISECOND, "{sent:?} after {}", sent.at - begin);
+        let start = *begun.entry(sent.transmit.site).or_insert(sent.at);
+        assert!(sent.at - start < 50 * MILLISECOND, "{sent:?} after {}", sent.at - start);
     }
     world.agent.check();
 }
@@ -73,15 +73,15 @@ fn nobody_starves_where_renewals_alone_exceed_the_limit() {
     (0..1_500).for_each(|site| world.want(site));
     world.run(seconds(120));
     let newcomer = 130_000;
-    let begin = world.now;
+    let start = world.now;
     world.want(newcomer);
-    world.agent.forget(Site(3), begin);
+    world.agent.forget(Site(3), start);
     world.run(seconds(300));
     let after = |kind: MessageType, site| {
         let found = world
             .sent
             .iter()
-            .find(|sent| sent.at >= begin && sent.kind == kind && sent.transmit.site == Site(site));
+            .find(|sent| sent.at >= start && sent.kind == kind && sent.transmit.site == Site(site));
         found.is_some()
     };
     assert!(after(Discover, newcomer), "who is new is heard");
@@ -124,25 +124,25 @@ fn hundred_thousand_sites_get_leases_and_renew_them() {
         ..settings()
     });
     world.remembers = false;
-    let begin = std::time::Instant::now();
+    let start = std::time::Instant::now();
     let before = memory();
     (0..SITES).for_each(|site| world.want(site));
     let wanted = memory();
     world.run(seconds(45));
     assert_eq!(SITES as usize, world.agent.leases().count());
-    let bound = begin.elapsed();
+    let bound = start.elapsed();
     world.run(seconds(1_900));
     assert_eq!(SITES as usize, world.agent.leases().count());
     assert_eq!(
         (u64::from(SITES), 0),
         (world.agent.counters().requests[2], world.agent.counters().requests[3])
     );
-    assert_eq!(Vec::<(u32, Why)>::new(), world.losses());
+    assert_eq!(Vec::<(u32, LossReason)>::new(), world.losses());
     world.agent.check();
     println!(
         "{SITES} sites: {} bytes each while they wait, {} of them the record, bound in {bound:?}, renewed in {:?} (with the model of a server)",
         wanted.saturating_sub(before) / SITES as usize,
         size_of::<Entry>(),
-        begin.elapsed() - bound,
+        start.elapsed() - bound,
     );
 }

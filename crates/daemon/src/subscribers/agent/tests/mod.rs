@@ -192,9 +192,9 @@ impl World {
         self.agent.lease(Site(site)).expect("a lease")
     }
 
-    fn losses(&self) -> Vec<(u32, Why)> {
+    fn losses(&self) -> Vec<(u32, LossReason)> {
         let loss = |event: &Event| match event {
-            Event::Lost { site, why, .. } => Some((site.0, *why)),
+            Event::Lost { site, reason, .. } => Some((site.0, *reason)),
             _ => None,
         };
         self.events.iter().filter_map(loss).collect()

@@ -6,7 +6,7 @@ use dhcproto::v4::DhcpOption;
 
 use super::*;
 
-fn told(world: &World, wanted: Fault) -> Vec<(Option<Site>, Option<Site>)> {
+fn last_reports(world: &World, wanted: Fault) -> Vec<(Option<Site>, Option<Site>)> {
     let fault = |event: &Event| match event {
         Event::Fault { fault, site, other, .. } if *fault == wanted => Some((*site, *other)),
         _ => None,
@@ -33,7 +33,7 @@ fn is_refused(fault: Fault, settings: Settings, change: impl Fn(&mut Message) + 
         let world = changed(kind, settings.clone(), change);
         assert_eq!(None, world.agent.lease(Site(0)), "{kind:?} {}", fault.name());
         assert!(world.faults(fault) > 0, "{kind:?} {}", fault.name());
-        assert_eq!((Some(Site(0)), None), told(&world, fault)[0]);
+        assert_eq!((Some(Site(0)), None), last_reports(&world, fault)[0]);
         let requests = world.kinds().iter().filter(|kind| **kind == Request).count();
         assert_eq!(kind == Ack, requests > 0, "{kind:?} {}", fault.name());
     }
@@ -76,7 +76,7 @@ fn address_outside_of_the_prefixes_is_refused() {
         (None, false),
         (world.agent.lease(Site(0)), world.kinds().contains(&Request))
     );
-    assert_eq!((Some(Site(0)), None), told(&world, Fault::OutsidePrefixes)[0]);
+    assert_eq!((Some(Site(0)), None), last_reports(&world, Fault::OutsidePrefixes)[0]);
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn server_that_is_not_configured_is_not_listened_to() {
         (None, false),
         (world.agent.lease(Site(0)), world.kinds().contains(&Request))
     );
-    assert_eq!((Some(Site(0)), None), told(&world, Fault::ServerNotAllowed)[0]);
+    assert_eq!((Some(Site(0)), None), last_reports(&world, Fault::ServerNotAllowed)[0]);
     let servers = vec![Ipv4Addr::new(198, 51, 100, 2)];
     assert!(
         changed(Ack, Settings { servers, ..settings() }, |_| {})
@@ -211,7 +211,10 @@ fn address_that_another_site_has_is_declined_and_both_are_named() {
     world.want(1);
     world.run(seconds(9));
     assert_eq!(vec![Discover, Request, Decline], world.kinds());
-    assert_eq!(vec![(Some(Site(1)), Some(Site(0)))], told(&world, Fault::AddressTwice));
+    assert_eq!(
+        vec![(Some(Site(1)), Some(Site(0)))],
+        last_reports(&world, Fault::AddressTwice)
+    );
     assert_eq!((Vec::new(), None), (world.losses(), world.agent.lease(Site(1))));
     // The wait increases with each attempt.
     world.run(seconds(600));
@@ -293,7 +296,10 @@ fn flood_of_answers_changes_nothing_and_is_counted() {
     world.run(MILLISECOND);
     assert_eq!(
         (1, 1_000),
-        (told(&world, Fault::Malformed).len(), world.faults(Fault::Malformed))
+        (
+            last_reports(&world, Fault::Malformed).len(),
+            world.faults(Fault::Malformed)
+        )
     );
     assert!(world.faults(Fault::UnknownExchange) >= 99_990);
     assert_eq!((lease, Vec::new()), (world.lease(0), world.kinds()));

@@ -52,7 +52,7 @@ fn lease_of_before_that_is_refused_is_lost_and_another_is_got() {
     world.want(0);
     world.run(SECOND);
     assert_eq!(vec![Request, Discover, Request], world.kinds());
-    assert_eq!(vec![(0, Why::Refused)], world.losses());
+    assert_eq!(vec![(0, LossReason::Refused)], world.losses());
     assert_ne!(lease.address, world.lease(0).address);
 }
 
@@ -69,7 +69,7 @@ fn lease_of_before_is_used_to_its_end_where_nobody_answers() {
         world.run(lease.renew - world.now);
         assert_eq!(State::Renewing, world.agent.state(Site(0)));
         world.run(lease.expires - world.now);
-        assert_eq!(vec![(0, Why::Expired)], world.losses());
+        assert_eq!(vec![(0, LossReason::Expired)], world.losses());
     }
 }
 

@@ -47,14 +47,14 @@ impl Server {
         match question.opts().msg_type().expect("a type") {
             MessageType::Discover => {
                 let address = self.offer(mac, address(question, OptionCode::RequestedIpAddress));
-                Some(self.grant(question, MessageType::Offer, address))
+                Some(self.confirm(question, MessageType::Offer, address))
             }
             _ if named.is_some_and(|named| named != self.address) => None,
             MessageType::Request => {
-                let asked = address(question, OptionCode::RequestedIpAddress).unwrap_or(question.ciaddr());
+                let requested = address(question, OptionCode::RequestedIpAddress).unwrap_or(question.ciaddr());
                 Some(
-                    match self.leases.get(&mac) == Some(&asked) || self.stuck == Some(asked) {
-                        true => self.grant(question, MessageType::Ack, asked),
+                    match self.leases.get(&mac) == Some(&requested) || self.stuck == Some(requested) {
+                        true => self.confirm(question, MessageType::Ack, requested),
                         false => self.reply(question, MessageType::Nak, Ipv4Addr::UNSPECIFIED),
                     },
                 )
@@ -105,7 +105,7 @@ impl Server {
         reply
     }
 
-    fn grant(&self, question: &Message, kind: MessageType, address: Ipv4Addr) -> Message {
+    fn confirm(&self, question: &Message, kind: MessageType, address: Ipv4Addr) -> Message {
         let mut reply = self.reply(question, kind, address);
         let options = reply.opts_mut();
         options.insert(DhcpOption::SubnetMask(Ipv4Addr::new(255, 255, 0, 0)));

@@ -17,12 +17,12 @@ struct Followed {
 
 impl Followed {
     fn new(format: Format) -> Self {
-        Self::with_room(format, 100)
+        Self::with_limit(format, 100)
     }
 
-    fn with_room(format: Format, most: usize) -> Self {
+    fn with_limit(format: Format, limit: usize) -> Self {
         let folder = TempDir::new().expect("a folder");
-        let source = Source::new(&folder.path().join("leases"), format, most, Default::default());
+        let source = Source::new(&folder.path().join("leases"), format, limit, Default::default());
         let (unix, monotonic) = (1000, 0);
         Self {
             folder,
@@ -89,12 +89,9 @@ fn none() -> Vec<String> {
 #[test]
 fn file_that_is_not_there_yet_is_read_when_it_comes() {
     let mut followed = Followed::new(Format::Kea);
-    assert_eq!((none(), false), (followed.look(), followed.source.is_there()));
+    assert_eq!((none(), false), (followed.look(), followed.source.exists()));
     followed.write("", &format!("{HEADER}{}", line(1, 7, 1000)));
-    assert_eq!(
-        (vec!["+1=7".into()], true),
-        (followed.look(), followed.source.is_there())
-    );
+    assert_eq!((vec!["+1=7".into()], true), (followed.look(), followed.source.exists()));
 }
 
 #[test]
@@ -196,7 +193,7 @@ fn file_deleted_keeps_its_leases_until_it_comes_again() {
     let mut followed = kea(&format!("{}{}", line(1, 7, 1000), line(2, 8, 1000)));
     followed.look();
     fs::remove_file(followed.path("")).expect("it is removed");
-    assert_eq!((none(), false), (followed.after(5), followed.source.is_there()));
+    assert_eq!((none(), false), (followed.after(5), followed.source.exists()));
     followed.write("", &format!("{HEADER}{}{}", line(2, 8, 1000), line(3, 9, 1001)));
     assert_eq!(vec!["+3=9"], followed.look());
     assert_eq!(vec!["-1 vanished"], followed.after(1));
@@ -211,14 +208,14 @@ fn kea_clean_up_loses_nothing_at_any_of_its_steps() {
     followed.write(".2", &format!("{HEADER}{}{}", line(3, 9, 990), line(2, 5, 980)));
     followed.look();
     let expected = vec!["1=7", "2=8", "3=9"];
-    let step = |followed: &mut Followed, what: &str| {
-        assert_eq!(none(), followed.look(), "{what}");
-        assert_eq!(none(), followed.after(1), "{what}");
-        assert_eq!(expected, followed.leases(), "{what}");
+    let step = |followed: &mut Followed, description: &str| {
+        assert_eq!(none(), followed.look(), "{description}");
+        assert_eq!(none(), followed.after(1), "{description}");
+        assert_eq!(expected, followed.leases(), "{description}");
         let mut fresh = Source::new(&followed.path(""), Format::Kea, 100, Default::default());
         let mut changes = Vec::new();
         fresh.look(followed.now, &mut changes).expect("it can be read");
-        assert_eq!(sorted(followed.source.table()), sorted(fresh.table()), "{what}");
+        assert_eq!(sorted(followed.source.table()), sorted(fresh.table()), "{description}");
     };
     step(&mut followed, "before");
     followed.rename("", ".1");
@@ -277,7 +274,7 @@ fn line_that_breaks_off_with_its_file_is_counted() {
 
 #[test]
 fn leases_beyond_their_number_are_refused_and_counted_once() {
-    let mut followed = Followed::with_room(Format::Kea, 4);
+    let mut followed = Followed::with_limit(Format::Kea, 4);
     let lines: String = (1..=9).map(|last| line(last, last, 1000)).collect();
     followed.write("", &format!("{HEADER}{lines}"));
     assert_eq!(4, followed.look().len());
@@ -288,7 +285,7 @@ fn leases_beyond_their_number_are_refused_and_counted_once() {
 
 #[test]
 fn leases_of_a_new_file_find_the_room_of_those_that_vanish() {
-    let mut followed = Followed::with_room(Format::Kea, 2);
+    let mut followed = Followed::with_limit(Format::Kea, 2);
     followed.write("", &format!("{HEADER}{}{}", line(1, 1, 1000), line(2, 2, 1000)));
     followed.look();
     followed.write(".new", &format!("{HEADER}{}{}", line(3, 3, 1000), line(4, 4, 1000)));

@@ -2,7 +2,7 @@
 
 mod following;
 mod reading;
-mod standing;
+mod status;
 mod watching;
 
 use std::net::Ipv4Addr;

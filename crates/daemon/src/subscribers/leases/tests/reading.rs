@@ -180,7 +180,7 @@ fn kea_damaged_header_costs_no_lease() {
 
 #[test]
 fn line_that_is_too_long_is_told_once_and_skipped() {
-    let long = "x".repeat(super::lines::MOST + 1);
+    let long = "x".repeat(super::lines::MAX_LINE_LENGTH + 1);
     let text = format!("{HEADER}{long}\n{}", line(1, 1, 1000));
     assert_eq!(vec![(2, Reason::TooLong)], faults(Format::Kea, &text));
     let mut reader = Reader::new(Format::Kea);
@@ -296,10 +296,10 @@ fn entry_that_breaks_off_is_kept_for_its_rest() {
         let mut reader = Reader::new(format);
         let mut out = Vec::new();
         reader.read(&bytes[..bytes.len() - 2], &mut out);
-        assert!(reader.unfinished().is_some() && !reader.is_whole());
+        assert!(reader.unfinished().is_some() && !reader.is_complete());
         let before = out.len();
         reader.read(&bytes[bytes.len() - 2..], &mut out);
-        assert_eq!((before + 1, true), (out.len(), reader.is_whole()));
+        assert_eq!((before + 1, true), (out.len(), reader.is_complete()));
     }
 }
 

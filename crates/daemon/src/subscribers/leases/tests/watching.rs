@@ -11,12 +11,12 @@ use super::*;
 /// Maximum wait. The limit is longer than any expected delay.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn watch(path: &Path, most: usize) -> (Watcher, Receiver<Vec<Change>>) {
+fn watch(path: &Path, limit: usize) -> (Watcher, Receiver<Vec<Change>>) {
     let (hand, handed) = channel();
     let settings = Settings {
         path: path.to_owned(),
         format: Format::Kea,
-        most,
+        limit,
     };
     let watcher = Watcher::start(settings, move |changes| drop(hand.send(changes))).expect("it runs");
     (watcher, handed)
@@ -44,10 +44,10 @@ fn now() -> u64 {
 }
 
 /// Wait until the status satisfies a condition.
-fn until(watcher: &Watcher, stands: impl Fn(&Standing) -> bool) {
-    let began = Instant::now();
-    while !stands(&watcher.standing()) {
-        assert!(began.elapsed() < PATIENCE, "{:?}", watcher.standing());
+fn until(watcher: &Watcher, stands: impl Fn(&WatcherStatus) -> bool) {
+    let started_at = Instant::now();
+    while !stands(&watcher.status()) {
+        assert!(started_at.elapsed() < PATIENCE, "{:?}", watcher.status());
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -60,11 +60,11 @@ fn watcher_hands_on_what_each_way_of_writing_changes() {
     let begin = now();
     let of = |last, terminal| line(last, terminal, begin + 1000);
     // The directory and the file are created.
-    until(&watcher, |standing| !standing.told);
+    until(&watcher, |status| !status.watched);
     fs::create_dir(path.parent().unwrap()).expect("it is made");
     fs::write(&path, format!("{HEADER}{}", of(1, 1))).expect("it is written");
     assert_eq!(vec!["+1=1"], next(&handed, 1));
-    until(&watcher, |standing| standing.told);
+    until(&watcher, |status| status.watched);
     append(&path, &of(2, 2));
     assert_eq!(vec!["+2=2"], next(&handed, 1));
     let half = of(3, 3);
@@ -72,11 +72,11 @@ fn watcher_hands_on_what_each_way_of_writing_changes() {
     append(&path, &half[15..]);
     assert_eq!(vec!["+3=3"], next(&handed, 1));
     // The file is rotated.
-    let aside = path.with_file_name("kea-leases4.csv.1");
-    fs::rename(&path, &aside).expect("it is renamed");
+    let renamed = path.with_file_name("kea-leases4.csv.1");
+    fs::rename(&path, &renamed).expect("it is renamed");
     fs::write(&path, format!("{HEADER}{}", of(4, 4))).expect("it is written");
     assert_eq!(vec!["+4=4"], next(&handed, 1));
-    fs::remove_file(&aside).expect("it is removed");
+    fs::remove_file(&renamed).expect("it is removed");
     // The file is rewritten in place.
     fs::write(&path, format!("{HEADER}{}{}", of(1, 1), of(4, 5))).expect("it is written");
     assert_eq!(vec!["4=4>5", "-2 vanished", "-3 vanished"], next(&handed, 3));
@@ -87,17 +87,17 @@ fn watcher_hands_on_what_each_way_of_writing_changes() {
     assert_eq!(vec!["+5=5", "-4 vanished"], next(&handed, 2));
     // The file is removed and created again.
     fs::remove_file(&path).expect("it is removed");
-    until(&watcher, |standing| !standing.there);
+    until(&watcher, |status| !status.there);
     fs::write(&path, format!("{HEADER}{}{}{}", of(1, 1), of(5, 5), of(6, 6))).expect("it is written");
     assert_eq!(vec!["+6=6"], next(&handed, 1));
-    until(&watcher, |standing| standing.there && standing.leases == 3);
+    until(&watcher, |status| status.there && status.leases == 3);
     // The directory is replaced.
     fs::rename(path.parent().unwrap(), folder.path().join("away")).expect("it is renamed");
-    until(&watcher, |standing| !standing.there);
+    until(&watcher, |status| !status.there);
     fs::create_dir(path.parent().unwrap()).expect("it is made");
     fs::write(&path, format!("{HEADER}{}", of(1, 7))).expect("it is written");
     assert_eq!(vec!["1=1>7", "-5 vanished", "-6 vanished"], next(&handed, 3));
-    assert_eq!(0, watcher.standing().panics);
+    assert_eq!(0, watcher.status().panics);
 }
 
 #[test]
@@ -111,14 +111,14 @@ fn watcher_whose_receiver_panics_begins_again() {
     let settings = Settings {
         path: path.clone(),
         format: Format::Kea,
-        most: 10,
+        limit: 10,
     };
     let watcher = Watcher::start(settings, move |changes| {
         assert!(!std::mem::take(&mut first), "a panic that is meant");
         drop(hand.send(changes));
     });
     let watcher = watcher.expect("it runs");
-    until(&watcher, |standing| standing.panics == 1);
+    until(&watcher, |status| status.panics == 1);
     append(&path, &line(2, 2, begin));
     assert_eq!(vec!["+2=2"], next(&handed, 1));
 }
@@ -140,29 +140,29 @@ fn watcher_of_many_leases_hands_on_all_of_them() {
     // The first address becomes free and another one is leased.
     text = text.replacen("10.0.0.0,", "10.200.0.1,", 1);
     fs::write(&path, &text).expect("it is written");
-    let began = Instant::now();
+    let started_at = Instant::now();
     let (watcher, handed) = watch(&path, 200_000);
     assert_eq!(100_000, next(&handed, 100_000).len());
-    println!("100,000 leases: {:?}", began.elapsed());
-    until(&watcher, |standing| {
-        standing.leases == 100_000 && standing.counts.faults.iter().all(|&count| count == 0)
+    println!("100,000 leases: {:?}", started_at.elapsed());
+    until(&watcher, |status| {
+        status.leases == 100_000 && status.counts.faults.iter().all(|&count| count == 0)
     });
     // Rewriting the same content causes no changes. The new file is renamed into place, because a file that is written
     // in place may be complete before the watcher checks it.
     let fresh = path.with_file_name("fresh");
     fs::write(&fresh, &text).expect("it is written");
     fs::rename(&fresh, &path).expect("it is renamed");
-    until(&watcher, |standing| standing.counts.readings == 2);
+    until(&watcher, |status| status.counts.readings == 2);
     let mut longest = Duration::ZERO;
     for terminal in 1..100 {
-        let began = Instant::now();
+        let started_at = Instant::now();
         append(
             &path,
             &format!("10.200.1.1,02:00:00:00:01:{terminal:02x},,1000,{end},1,0,0,,0,\n"),
         );
         append(&path, &format!("10.200.1.1,,,0,{end},1,0,0,,0,\n"));
         assert_eq!(vec![format!("+1={terminal:x}"), "-1 released".into()], next(&handed, 2));
-        longest = longest.max(began.elapsed());
+        longest = longest.max(started_at.elapsed());
     }
     println!("a change to such a file: at most {longest:?}");
 }

@@ -53,7 +53,7 @@ fn site_of_a_whole_interface_has_all_that_is_untagged() {
 #[test]
 fn frame_that_nobody_asked_for_is_counted_and_changes_nothing() {
     let mut world = World::new();
-    let discover = asked(&world.parameters, Site(0), 1, MessageType::Discover);
+    let discover = request_frame(&world.parameters, Site(0), 1, MessageType::Discover);
     let with = |tags: &[u16]| {
         let tags = [tags.first(), tags.get(1)].map(|tag| tag.map(|&tag| vlan::Tag::vlan(tag)));
         let mut buffer = Vec::new();
@@ -88,7 +88,7 @@ fn frame_that_nobody_asked_for_is_counted_and_changes_nothing() {
         ),
     ] {
         let before = world.count(expected);
-        world.hear(interface, &frame);
+        world.receive(interface, &frame);
         assert_eq!(before + 1, world.count(expected), "{expected:?} by {interface}");
     }
     assert_eq!((0, 0, 0), (world.sent.len(), world.entries.changes, world.notes.len()));
@@ -98,10 +98,10 @@ fn frame_that_nobody_asked_for_is_counted_and_changes_nothing() {
 #[test]
 fn request_is_relayed_and_its_answer_comes_back_with_tags() {
     let mut world = World::new();
-    let frame = asked(&world.parameters, Site(1), 1, MessageType::Discover);
-    world.hear(ACCESS, &frame);
+    let frame = request_frame(&world.parameters, Site(1), 1, MessageType::Discover);
+    world.receive(ACCESS, &frame);
     let relayed = world.sent.pop().expect("it is relayed");
-    assert_eq!((ACCESS, Way::Routed), (relayed.interface, relayed.way));
+    assert_eq!((ACCESS, Delivery::Routed), (relayed.interface, relayed.delivery));
     let datagram = Datagram::of(&relayed.bytes).expect("a datagram");
     assert_eq!(SocketAddrV4::new(RELAY, 67), datagram.source);
     assert_eq!(SocketAddrV4::new(SERVER, 67), datagram.destination);
@@ -109,9 +109,9 @@ fn request_is_relayed_and_its_answer_comes_back_with_tags() {
     assert_eq!(RELAY, message.giaddr());
     assert!(datagram.payload.windows(11).any(|bytes| bytes == b"homes-100.6"));
     let answer = answered(&relayed.bytes, MessageType::Offer, address(9));
-    world.hear(OUTSIDE, &answer);
+    world.receive(OUTSIDE, &answer);
     let returned = world.sent.pop().expect("it is returned");
-    assert_eq!((ACCESS, Way::AsItIs), (returned.interface, returned.way));
+    assert_eq!((ACCESS, Delivery::Unchanged), (returned.interface, returned.delivery));
     assert_eq!([0x88, 0xa8, 0, 100, 0x81, 0, 0, 6, 8, 0], returned.bytes[12..22]);
     let mut buffer = Vec::new();
     let (_, untagged) = plain(&returned.bytes, &mut buffer);
@@ -123,11 +123,11 @@ fn request_is_relayed_and_its_answer_comes_back_with_tags() {
         (datagram.source_mac, datagram.destination_mac)
     );
     // A site with a pool has a single tag.
-    let frame = asked(&world.parameters, SHOP, 1, MessageType::Discover);
-    world.hear(ACCESS, &frame);
+    let frame = request_frame(&world.parameters, SHOP, 1, MessageType::Discover);
+    world.receive(ACCESS, &frame);
     let relayed = world.sent.pop().expect("it is relayed");
     let refused = answered(&relayed.bytes, MessageType::Nak, Ipv4Addr::UNSPECIFIED);
-    world.hear(OUTSIDE, &refused);
+    world.receive(OUTSIDE, &refused);
     let returned = world.sent.pop().expect("it is returned");
     assert_eq!(
         (&BROADCAST[..], [0x81, 0, 0, 8, 8, 0]),
@@ -138,10 +138,10 @@ fn request_is_relayed_and_its_answer_comes_back_with_tags() {
 #[test]
 fn request_goes_to_the_routers_host_where_the_server_is() {
     let mut world = World::new();
-    let frame = asked(&world.parameters, HALL, 1, MessageType::Discover);
-    world.hear(FLAT, &frame);
+    let frame = request_frame(&world.parameters, HALL, 1, MessageType::Discover);
+    world.receive(FLAT, &frame);
     let relayed = world.sent.pop().expect("it is relayed");
-    assert_eq!((FLAT, Way::Host), (relayed.interface, relayed.way));
+    assert_eq!((FLAT, Delivery::Host), (relayed.interface, relayed.delivery));
     let datagram = Datagram::of(&relayed.bytes).expect("a datagram");
     // The kernel drops packets with one of its own addresses as source, so the packet has another source address.
     assert_eq!(Ipv4Addr::new(10, 1, 255, 1), *datagram.source.ip());
@@ -151,18 +151,18 @@ fn request_goes_to_the_routers_host_where_the_server_is() {
 #[test]
 fn answer_from_another_address_than_the_servers_goes_nowhere() {
     let mut world = World::new();
-    let frame = asked(&world.parameters, Site(1), 1, MessageType::Request);
-    world.hear(ACCESS, &frame);
+    let frame = request_frame(&world.parameters, Site(1), 1, MessageType::Request);
+    world.receive(ACCESS, &frame);
     let relayed = world.sent.pop().expect("it is relayed");
     let mut forged = Datagram::of(&relayed.bytes).expect("a datagram");
     forged.destination = SocketAddrV4::new(address(66), 67);
     let forged = answered(&forged.frame().expect("a frame"), MessageType::Ack, address(9));
-    world.hear(OUTSIDE, &forged);
+    world.receive(OUTSIDE, &forged);
     assert_eq!((1, 0), (world.count(Count::ReplySource), world.sent.len()));
     // A server message that a terminal sends is also dropped.
     let answer = answered(&relayed.bytes, MessageType::Ack, address(9));
     let inside = tagged(answer, world.parameters.tags(Site(2)));
-    world.hear(ACCESS, &inside);
+    world.receive(ACCESS, &inside);
     let refused = world.service.relay(INSIDE).expect("a relay").refused;
     assert_eq!(1, refused.iter().sum::<u64>());
     world.gain(bare(9, 1));
@@ -172,9 +172,9 @@ fn answer_from_another_address_than_the_servers_goes_nowhere() {
 #[test]
 fn terminal_that_floods_is_told_and_takes_nothing_from_other_sites() {
     let mut world = World::new();
-    let frame = asked(&world.parameters, Site(0), 1, MessageType::Discover);
+    let frame = request_frame(&world.parameters, Site(0), 1, MessageType::Discover);
     for _ in 0..10_000 {
-        world.hear(ACCESS, &frame);
+        world.receive(ACCESS, &frame);
     }
     assert_eq!(20, std::mem::take(&mut world.sent).len());
     let expected = Note::Flood {

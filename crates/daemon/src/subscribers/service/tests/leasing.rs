@@ -35,7 +35,7 @@ fn address_is_a_terminals_in_each_of_two_sites() {
             most: 9,
             ..Entries::default()
         },
-        Remains::default(),
+        SavedState::default(),
         0,
     );
     world.gain(lease(1, 1, "homes-100.5"));
@@ -54,18 +54,18 @@ fn lease_that_names_no_site_of_its_server_is_outside() {
     world.gain(bare(9, 9));
     assert_eq!(7, world.count(Count::TerminalOutside));
     assert_eq!([0, 7], world.service.terminals());
-    let apart: Vec<_> = world.service.leases_apart((0, Ipv4Addr::UNSPECIFIED)).collect();
+    let unmapped: Vec<_> = world.service.leases_apart((0, Ipv4Addr::UNSPECIFIED)).collect();
     assert!(
-        apart
+        unmapped
             .iter()
-            .all(|view| (view.site, view.standing) == (None, Standing::Outside))
+            .all(|view| (view.site, view.status) == (None, LeaseStatus::Outside))
     );
     assert_eq!(1, world.notes.len(), "one line a second");
     // A repeated entry is not counted again.
     world.change(
         INSIDE,
         &Change::Renewed(Arc::new(Lease {
-            renewed: BEGINNING + 9,
+            renewed: START + 9,
             ..bare(9, 9)
         })),
     );
@@ -125,7 +125,7 @@ fn lease_of_an_address_that_its_site_cannot_have_is_refused() {
     }
     assert_eq!([0, 5], world.service.terminals());
     let view = world.service.lease(INSIDE, RELAY).expect("a lease");
-    assert_eq!((Some(Site(0)), "conflict"), (view.site, view.standing.word()));
+    assert_eq!((Some(Site(0)), "conflict"), (view.site, view.status.word()));
     world.check();
 }
 
@@ -151,7 +151,7 @@ fn lease_without_relay_is_where_the_answer_went() {
         );
         // If the terminal renews the lease without the relay, the lease remains in its site.
         let renewed = Lease {
-            renewed: BEGINNING + 50,
+            renewed: START + 50,
             ..bare(1, 1)
         };
         world.change(INSIDE, &Change::Renewed(Arc::new(renewed)));
@@ -172,7 +172,7 @@ fn answer_that_the_file_confirms_is_no_mismatch() {
     assert_eq!(vec![(1, 1)], world.mapped(address(1)));
     world.now += 100 * MILLISECOND;
     let now = Arc::new(Lease {
-        renewed: BEGINNING + 10,
+        renewed: START + 10,
         ..lease(1, 1, "homes-100.6")
     });
     world.change(INSIDE, &Change::Changed { was, now });
@@ -202,7 +202,7 @@ fn answer_that_the_file_never_confirms_wins_and_is_told_once() {
     assert_eq!(Some(&expected), world.notes.last());
     // The file repeats an earlier entry.
     let again = Lease {
-        renewed: BEGINNING + 60,
+        renewed: START + 60,
         ..(*was).clone()
     };
     world.change(INSIDE, &Change::Renewed(Arc::new(again)));
@@ -215,11 +215,7 @@ fn answer_that_the_file_never_confirms_wins_and_is_told_once() {
 
 #[test]
 fn file_that_contradicts_an_answer_wins_where_it_is_newer() {
-    for (renewed, expected) in [
-        (BEGINNING + 9, (1, 1)),
-        (BEGINNING + 10, (1, 1)),
-        (BEGINNING + 11, (2, 1)),
-    ] {
+    for (renewed, expected) in [(START + 9, (1, 1)), (START + 10, (1, 1)), (START + 11, (2, 1))] {
         let mut world = World::new();
         let was = world.gain(lease(1, 1, "homes-100.5"));
         world.now += 10 * SECOND;
@@ -247,7 +243,7 @@ fn mac_in_two_sites_is_served_in_both_and_told_once() {
     world.change(
         INSIDE,
         &Change::Renewed(Arc::new(Lease {
-            renewed: BEGINNING + 9,
+            renewed: START + 9,
             ..(*third).clone()
         })),
     );
@@ -276,12 +272,7 @@ fn lease_without_room_gets_it_when_another_goes() {
     assert_eq!([2, 3], world.service.terminals());
     assert_eq!(
         "full",
-        world
-            .service
-            .lease(INSIDE, address(3))
-            .expect("a lease")
-            .standing
-            .word()
+        world.service.lease(INSIDE, address(3)).expect("a lease").status.word()
     );
     assert_eq!(
         agent::State::Idle,
@@ -290,7 +281,7 @@ fn lease_without_room_gets_it_when_another_goes() {
     world.change(
         INSIDE,
         &Change::Renewed(Arc::new(Lease {
-            renewed: BEGINNING + 9,
+            renewed: START + 9,
             ..lease(3, 3, "homes-100.7")
         })),
     );
@@ -324,14 +315,14 @@ fn changes_that_were_seen_before_do_nothing() {
     let before = world.entries.changes;
     for renewed in 1..100 {
         let lease = Lease {
-            renewed: BEGINNING + renewed,
+            renewed: START + renewed,
             ..lease(1, 1, "homes-100.5")
         };
         world.change(INSIDE, &Change::Renewed(Arc::new(lease)));
     }
     assert_eq!(before, world.entries.changes);
     assert_eq!(
-        BEGINNING + 99,
+        START + 99,
         world.service.lease(INSIDE, address(1)).expect("a lease").lease.renewed
     );
 }

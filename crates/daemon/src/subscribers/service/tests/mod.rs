@@ -78,7 +78,7 @@ const RELAY: Ipv4Addr = Ipv4Addr::new(10, 0, 255, 1);
 const ROUTER_MAC: Mac = [2, 9, 9, 9, 9, 9];
 const MILLISECOND: u64 = 1_000_000;
 /// Unix time at which the tests' clock starts.
-const BEGINNING: u64 = 1_800_000_000;
+const START: u64 = 1_800_000_000;
 
 /// A simple model of the workers' tables.
 #[derive(Debug, Default)]
@@ -193,7 +193,7 @@ pub(crate) struct World {
 fn present(now: u64) -> Present {
     Present {
         now,
-        unix: BEGINNING + now / SECOND,
+        unix: START + now / SECOND,
     }
 }
 
@@ -205,19 +205,19 @@ impl World {
                 most: 100,
                 ..Entries::default()
             },
-            Remains::default(),
+            SavedState::default(),
             0,
         )
     }
 
-    fn of(parameters: Arc<Parameters>, mut entries: Entries, remains: Remains, now: u64) -> Self {
+    fn of(parameters: Arc<Parameters>, mut entries: Entries, saved: SavedState, now: u64) -> Self {
         let mut out = Output::default();
-        let mut turn = Turn {
+        let mut environment = Environment {
             present: present(now),
             mapping: &mut entries,
             out: &mut out,
         };
-        let service = Service::new(parameters.clone(), remains, &mut turn);
+        let service = Service::new(parameters.clone(), saved, &mut environment);
         Self {
             parameters,
             service,
@@ -233,15 +233,15 @@ impl World {
     }
 
     /// Call a function of the service, and then perform all due work.
-    fn turn<R>(&mut self, work: impl FnOnce(&mut Service, &mut Turn<'_>) -> R) -> R {
+    fn environment<R>(&mut self, work: impl FnOnce(&mut Service, &mut Environment<'_>) -> R) -> R {
         let mut out = Output::default();
-        let mut turn = Turn {
+        let mut environment = Environment {
             present: present(self.now),
             mapping: &mut self.entries,
             out: &mut out,
         };
-        let result = work(&mut self.service, &mut turn);
-        self.next = self.service.poll(&mut turn);
+        let result = work(&mut self.service, &mut environment);
+        self.next = self.service.poll(&mut environment);
         self.notes.append(&mut out.notes);
         self.events.extend(out.events.into_iter().map(|(_, event)| event));
         for frame in out.frames {
@@ -252,7 +252,8 @@ impl World {
 
     /// Pass DHCP messages to the upstream server, and its replies to the service.
     fn deliver(&mut self, frame: Frame) {
-        let question = Datagram::of(&frame.bytes).filter(|_| (frame.interface, frame.way) == (OUTSIDE, Way::AsItIs));
+        let question =
+            Datagram::of(&frame.bytes).filter(|_| (frame.interface, frame.delivery) == (OUTSIDE, Delivery::Unchanged));
         let Some(question) = question else {
             return self.sent.push(frame);
         };
@@ -273,16 +274,16 @@ impl World {
                 payload: &payload,
             };
             let frame = datagram.frame().expect("a frame");
-            self.hear(OUTSIDE, &frame);
+            self.receive(OUTSIDE, &frame);
         }
     }
 
-    fn hear(&mut self, interface: u16, frame: &[u8]) {
-        self.turn(|service, turn| service.frame(interface, frame, turn));
+    fn receive(&mut self, interface: u16, frame: &[u8]) {
+        self.environment(|service, environment| service.frame(interface, frame, environment));
     }
 
     fn change(&mut self, server: usize, change: &Change) {
-        self.turn(|service, turn| service.change(server, change, turn));
+        self.environment(|service, environment| service.change(server, change, environment));
     }
 
     pub(crate) fn gain(&mut self, lease: Lease) -> Arc<Lease> {
@@ -299,14 +300,14 @@ impl World {
     /// Advance the clock.
     fn run(&mut self, time: u64) {
         let end = self.now + time;
-        self.turn(|_, _| {});
+        self.environment(|_, _| {});
         while let Some(next) = self.next.filter(|next| *next <= end) {
             assert!(next > self.now, "it comes back at {next} again and again");
             self.now = next;
-            self.turn(|_, _| {});
+            self.environment(|_, _| {});
         }
         self.now = end;
-        self.turn(|_, _| {});
+        self.environment(|_, _| {});
     }
 
     fn count(&self, count: Count) -> u64 {
@@ -333,8 +334,8 @@ impl World {
         bodies
             .map(|frame| {
                 assert_eq!(
-                    (OUTSIDE, Way::AsItIs, &BROADCAST[..]),
-                    (frame.interface, frame.way, &frame.bytes[..6])
+                    (OUTSIDE, Delivery::Unchanged, &BROADCAST[..]),
+                    (frame.interface, frame.delivery, &frame.bytes[..6])
                 );
                 let arp = Arp::new(&frame.bytes[ethernet::LENGTH..]).expect("a message");
                 assert_eq!((true, arp::REQUEST), (arp.is_ipv4_over_ethernet(), arp.operation()));
@@ -346,7 +347,7 @@ impl World {
     /// Receive a frame in which an upstream host claims an address.
     fn claim(&mut self, address: Ipv4Addr, mac: Mac) {
         let frame = super::super::frame::announcement(mac, address);
-        self.hear(OUTSIDE, &frame);
+        self.receive(OUTSIDE, &frame);
     }
 
     /// Check the invariants: the tables match the leases and the agent, and the counters match the state.
@@ -410,8 +411,8 @@ pub(crate) fn lease(last: u8, terminal: u8, circuit: &str) -> Lease {
         address: address(last),
         hardware: hardware(terminal),
         client_id: None,
-        renewed: BEGINNING,
-        expires: Expiry::At(BEGINNING + 3_600),
+        renewed: START,
+        expires: Expiry::At(START + 3_600),
         relay: Some(Box::new(RelayInformation {
             circuit: circuit.as_bytes().into(),
             remote: Box::default(),
@@ -429,7 +430,7 @@ fn bare(last: u8, terminal: u8) -> Lease {
 }
 
 /// A terminal's message, as a frame with the tags of its site.
-pub(crate) fn asked(parameters: &Parameters, site: Site, terminal: u8, kind: MessageType) -> Vec<u8> {
+pub(crate) fn request_frame(parameters: &Parameters, site: Site, terminal: u8, kind: MessageType) -> Vec<u8> {
     let none = Ipv4Addr::UNSPECIFIED;
     let mut message = Message::new_with_id(terminal.into(), none, none, none, none, &hardware(terminal));
     message.opts_mut().insert(DhcpOption::MessageType(kind));
@@ -469,14 +470,14 @@ impl World {
     /// Complete an exchange between a terminal and the server. Returns the frames to the terminal.
     fn acknowledge(&mut self, site: Site, terminal: u8, address: Ipv4Addr) -> Vec<Frame> {
         self.sent.clear();
-        let frame = asked(&self.parameters, site, terminal, MessageType::Request);
+        let frame = request_frame(&self.parameters, site, terminal, MessageType::Request);
         let (_, group) = self.parameters.group_of(site).expect("a group");
         let interface = group.interface;
-        self.hear(interface, &frame);
+        self.receive(interface, &frame);
         let relayed = self.sent.pop().expect("it is relayed");
         let answer = answered(&relayed.bytes, MessageType::Ack, address);
         self.sent.clear();
-        self.hear(OUTSIDE, &answer);
+        self.receive(OUTSIDE, &answer);
         std::mem::take(&mut self.sent)
     }
 }

@@ -108,12 +108,12 @@ proptest! {
                     say(&mut world, &mut table, Some(entry));
                 }
                 Step::Answer { site, terminal, last } => {
-                    let frame = asked(&world.parameters, Site(site), terminal, MessageType::Request);
+                    let frame = request_frame(&world.parameters, Site(site), terminal, MessageType::Request);
                     world.sent.clear();
-                    world.hear(ACCESS, &frame);
+                    world.receive(ACCESS, &frame);
                     if let Some(relayed) = world.sent.pop() {
                         let answer = answered(&relayed.bytes, MessageType::Ack, address(last));
-                        world.hear(OUTSIDE, &answer);
+                        world.receive(OUTSIDE, &answer);
                     }
                 }
                 Step::Claim(site) => {
@@ -136,15 +136,15 @@ proptest! {
                     world.entries.most = most.max(world.entries.terminals.len());
                 }
                 Step::Fail => {
-                    let remains = world.service.remains();
+                    let saved = world.service.saved();
                     let World { parameters, entries, operator, twist, now, .. } = world;
-                    world = World { operator, twist, ..World::of(parameters, entries, remains, now) };
+                    world = World { operator, twist, ..World::of(parameters, entries, saved, now) };
                     for lease in table.leases() {
                         world.change(INSIDE, &Change::Gained(lease.clone()));
                     }
-                    world.turn(|service, turn| service.settle(turn));
+                    world.environment(|service, environment| service.settle(environment));
                 }
-                Step::Frame(interface, bytes) => world.hear(interface, &bytes),
+                Step::Frame(interface, bytes) => world.receive(interface, &bytes),
             }
             world.check();
         }

@@ -14,7 +14,7 @@ fn site_with_a_terminal_gets_a_public_address_and_says_so() {
     let mut world = World::new();
     world.gain(lease(1, 1, "homes-100.5"));
     let view = world.service.lease(INSIDE, address(1)).expect("a lease");
-    assert!(matches!(view.standing, Standing::Active | Standing::Waiting));
+    assert!(matches!(view.status, LeaseStatus::Active | LeaseStatus::Waiting));
     world.run(SECOND);
     let public = world.public(Site(0)).expect("an address");
     let mac = world.parameters.mac(Site(0));
@@ -30,12 +30,7 @@ fn site_with_a_terminal_gets_a_public_address_and_says_so() {
     );
     assert_eq!(
         "active",
-        world
-            .service
-            .lease(INSIDE, address(1))
-            .expect("a lease")
-            .standing
-            .word()
+        world.service.lease(INSIDE, address(1)).expect("a lease").status.word()
     );
     // No address was requested for another site.
     assert_eq!(1, world.operator.leases.len());
@@ -52,12 +47,7 @@ fn site_with_a_pool_asks_nobody() {
     assert_eq!((None, None, 1), (view.mac, view.state, view.terminals));
     assert_eq!(
         "active",
-        world
-            .service
-            .lease(INSIDE, address(1))
-            .expect("a lease")
-            .standing
-            .word()
+        world.service.lease(INSIDE, address(1)).expect("a lease").status.word()
     );
     world.check();
 }
@@ -121,8 +111,8 @@ fn renewal_goes_to_where_the_servers_acknowledgement_came_from() {
 #[test]
 fn renewal_to_a_server_that_was_never_heard_goes_to_all() {
     let (world, lease, public) = bound();
-    let remains = world.service.remains();
-    let mut world = World::of(world.parameters, world.entries, remains, world.now);
+    let saved = world.service.saved();
+    let mut world = World::of(world.parameters, world.entries, saved, world.now);
     world.twist = Box::new(|_| Vec::new());
     world.change(INSIDE, &Change::Gained(lease));
     world.run(3_000 * SECOND);
@@ -191,12 +181,7 @@ fn operator_that_refuses_all_leaves_terminals_waiting() {
     assert_eq!([7, 0], world.service.terminals());
     assert_eq!(
         "waiting",
-        world
-            .service
-            .lease(INSIDE, address(1))
-            .expect("a lease")
-            .standing
-            .word()
+        world.service.lease(INSIDE, address(1)).expect("a lease").status.word()
     );
     world.check();
     world.twist = Box::new(|answer| vec![answer]);
@@ -246,8 +231,8 @@ fn machine_that_follows_another_keeps_what_is_still_so() {
     world.gain(lease(4, 4, "shops-8"));
     world.run(SECOND);
     let moved = Arc::new(lease(3, 9, "homes-100.7"));
-    let (remains, changes) = (world.service.remains(), world.entries.changes);
-    let mut next = World::of(world.parameters, world.entries, remains, world.now);
+    let (saved, changes) = (world.service.saved(), world.entries.changes);
+    let mut next = World::of(world.parameters, world.entries, saved, world.now);
     next.operator = world.operator;
     assert_eq!(3, next.entries.publics.len());
     next.change(INSIDE, &Change::Gained(one));
@@ -255,7 +240,7 @@ fn machine_that_follows_another_keeps_what_is_still_so() {
     assert_eq!(changes + 1, next.entries.changes, "what is as it was is not touched");
     next.run(SECOND);
     assert_eq!(Some(public), next.public(Site(0)));
-    next.turn(|service, turn| service.settle(turn));
+    next.environment(|service, environment| service.settle(environment));
     assert_eq!(2, next.entries.terminals.len());
     assert_eq!((Some(public), None), (next.public(Site(0)), next.public(Site(1))));
     next.check();
@@ -270,7 +255,7 @@ fn announcements_of_many_sites_are_spread() {
         most: 1_000,
         ..Entries::default()
     };
-    let mut world = World::of(parameters_of(&text), entries, Remains::default(), 0);
+    let mut world = World::of(parameters_of(&text), entries, SavedState::default(), 0);
     let site = |number: u32| Lease {
         address: Ipv4Addr::from_bits(0x0a00_0200 + number),
         ..lease(1, 1, &format!("homes-100.{}", number + 1))

@@ -83,7 +83,7 @@ impl Adjacency {
 
     /// Whether a packet with an L3 datagram of this length can be sent through this worker's own queue, with or without tags.
     #[inline(always)]
-    pub fn is_open_for(&self, length: u16) -> bool {
+    pub fn may_send(&self, length: u16) -> bool {
         length <= self.open
     }
 

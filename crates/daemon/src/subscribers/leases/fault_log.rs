@@ -5,18 +5,18 @@ use std::path::Path;
 use super::fault::Fault;
 
 /// Nanoseconds between messages.
-const BETWEEN: u64 = 1_000_000_000;
+const INTERVAL: u64 = 1_000_000_000;
 
 /// Faults that have not been logged yet.
 #[derive(Debug, Default)]
-pub struct Complaints {
+pub struct FaultLog {
     first: Option<Fault>,
     more: u64,
     /// Earliest time of the next message.
     due: u64,
 }
 
-impl Complaints {
+impl FaultLog {
     /// Add a fault.
     pub fn add(&mut self, fault: Fault) {
         match self.first {
@@ -26,7 +26,7 @@ impl Complaints {
     }
 
     /// Write a message if there are faults and the interval has passed.
-    pub fn tell(&mut self, path: &Path, now: u64) {
+    pub fn flush(&mut self, path: &Path, now: u64) {
         if now < self.due {
             return;
         }
@@ -41,6 +41,6 @@ impl Complaints {
                  are skipped"
             ),
         }
-        self.due = now.saturating_add(BETWEEN);
+        self.due = now.saturating_add(INTERVAL);
     }
 }

@@ -12,13 +12,13 @@ const BURSTS: u32 = 8;
 
 /// Demands of the last bursts.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct RecentDemands {
+pub struct DemandHistory {
     burst: u32,
     /// Recent demands, each with the number of its burst.
     claims: [Option<(Demand, u32)>; PLACES],
 }
 
-impl RecentDemands {
+impl DemandHistory {
     /// Records the demands of a burst. Calls `absent` for each recent demand of an interface without a demand in this
     /// burst.
     pub fn observe(&mut self, claims: &[Demand], mut absent: impl FnMut(Demand)) {
@@ -58,13 +58,15 @@ mod tests {
 
     #[test]
     fn who_was_there_lately_is_dealt_to_in_turn_and_forgotten_later() {
-        let (mut credits, mut dealt, mut recent) =
-            (Deficits::new(4), Distribution::default(), RecentDemands::default());
+        let (mut deficits, mut distribution, mut recent) =
+            (Deficits::new(4), Distribution::default(), DemandHistory::default());
         let mut burst = |claim: Demand| {
             let mut all = vec![claim];
             recent.observe(&[claim], |absent| all.push(absent));
-            credits.distribute(&all, 16, &mut dealt, 128);
-            (0..64).filter(|_| credits.take(claim.number, 1, &mut dealt)).count()
+            deficits.distribute(&all, 16, &mut distribution, 128);
+            (0..64)
+                .filter(|_| deficits.take(claim.number, 1, &mut distribution))
+                .count()
         };
         let mut sums = [0; 2];
         for round in 0..1_000 {

@@ -23,25 +23,25 @@ const SECOND: u64 = 1_000_000_000;
 
 /// Rate limiter of messages.
 #[derive(Debug)]
-pub struct Gate {
+pub struct RateLimits {
     rates: Rates,
     /// For each site, the time at which its burst is fully available again.
     sites: Vec<u64>,
     /// For each recently active terminal, the time at which its burst is fully available again.
     terminals: HashMap<(Site, Mac), u64>,
-    most: usize,
+    capacity: usize,
     /// Earliest time of the next removal of idle terminals.
     sweep: u64,
 }
 
-impl Gate {
-    /// Create a limiter for a number of sites. The limiter meters at most `most` active terminals individually.
-    pub fn new(rates: Rates, sites: u32, most: usize) -> Self {
+impl RateLimits {
+    /// Create a limiter for a number of sites. The limiter meters at most `capacity` active terminals individually.
+    pub fn new(rates: Rates, sites: u32, capacity: usize) -> Self {
         Self {
             rates,
             sites: vec![0; sites as usize],
             terminals: HashMap::new(),
-            most,
+            capacity,
             sweep: 0,
         }
     }
@@ -58,15 +58,15 @@ impl Gate {
         // A message that exceeds the terminal's rate does not count towards the site's rate.
         let terminal = (self.rates.terminal.take(before.unwrap_or(0), now)).ok_or(Refused::TerminalRate)?;
         *of_site = (self.rates.site.take(*of_site, now)).ok_or(Refused::SiteRate)?;
-        if before.is_none() && self.terminals.len() >= self.most && now >= self.sweep {
+        if before.is_none() && self.terminals.len() >= self.capacity && now >= self.sweep {
             let rate = self.rates.terminal;
             self.terminals.retain(|_, full_at| !rate.is_full(*full_at, now));
             self.sweep = now.saturating_add(SECOND);
         }
-        let room = before.is_some() || self.terminals.len() < self.most;
-        if room {
+        let has_capacity = before.is_some() || self.terminals.len() < self.capacity;
+        if has_capacity {
             self.terminals.insert(key, terminal);
         }
-        Ok(room)
+        Ok(has_capacity)
     }
 }

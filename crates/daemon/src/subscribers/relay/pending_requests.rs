@@ -10,22 +10,22 @@ use crate::subscribers::Site;
 
 /// Set of requests, each stored as a keyed hash. A request is removed when its reply is no longer expected.
 #[derive(Debug)]
-pub struct Asked {
+pub struct PendingRequests {
     key: RandomState,
     /// Hashes of the current interval, and of the previous interval.
     recent: [HashSet<u64>; 2],
     since: u64,
-    most: usize,
+    capacity: usize,
 }
 
-impl Asked {
-    /// Create a set that keeps at most `most` requests per interval.
-    pub fn new(most: usize) -> Self {
+impl PendingRequests {
+    /// Create a set that keeps at most `capacity` requests per interval.
+    pub fn new(capacity: usize) -> Self {
         Self {
             key: RandomState::new(),
             recent: Default::default(),
             since: 0,
-            most,
+            capacity,
         }
     }
 
@@ -38,7 +38,7 @@ impl Asked {
     pub fn note(&mut self, site: Site, transaction: u32, hardware: Mac, now: u64) {
         self.forget(now);
         let number = self.number(site, transaction, hardware);
-        if self.recent[0].len() < self.most {
+        if self.recent[0].len() < self.capacity {
             self.recent[0].insert(number);
         }
     }
@@ -71,35 +71,35 @@ mod tests {
 
     #[test]
     fn question_is_known_as_long_as_an_answer_is_waited_for_and_not_for_ever() {
-        let mut asked = Asked::new(9);
-        let begin = 77 * PATIENCE + 5;
-        asked.note(Site(3), 7, MAC, begin);
+        let mut pending_requests = PendingRequests::new(9);
+        let start = 77 * PATIENCE + 5;
+        pending_requests.note(Site(3), 7, MAC, start);
         for (wait, expected) in [(0, true), (PATIENCE, true), (3 * PATIENCE, false)] {
-            assert_eq!(expected, asked.has(Site(3), 7, MAC, begin + wait), "{wait}");
+            assert_eq!(expected, pending_requests.has(Site(3), 7, MAC, start + wait), "{wait}");
         }
-        asked.note(Site(3), 7, MAC, begin + 4 * PATIENCE);
-        assert!(!asked.has(Site(3), 7, MAC, begin + 400 * PATIENCE));
+        pending_requests.note(Site(3), 7, MAC, start + 4 * PATIENCE);
+        assert!(!pending_requests.has(Site(3), 7, MAC, start + 400 * PATIENCE));
     }
 
     #[test]
     fn question_of_another_site_transaction_or_terminal_is_another() {
-        let mut asked = Asked::new(9);
-        asked.note(Site(3), 7, MAC, 0);
-        assert!(asked.has(Site(3), 7, MAC, 0));
-        assert!(!asked.has(Site(4), 7, MAC, 0));
-        assert!(!asked.has(Site(3), 8, MAC, 0));
-        assert!(!asked.has(Site(3), 7, [2, 0, 0, 0, 5, 2], 0));
+        let mut pending_requests = PendingRequests::new(9);
+        pending_requests.note(Site(3), 7, MAC, 0);
+        assert!(pending_requests.has(Site(3), 7, MAC, 0));
+        assert!(!pending_requests.has(Site(4), 7, MAC, 0));
+        assert!(!pending_requests.has(Site(3), 8, MAC, 0));
+        assert!(!pending_requests.has(Site(3), 7, [2, 0, 0, 0, 5, 2], 0));
     }
 
     #[test]
     fn more_questions_than_there_is_room_for_are_not_kept() {
-        let mut asked = Asked::new(2);
-        (0..3).for_each(|transaction| asked.note(Site(1), transaction, MAC, 0));
+        let mut pending_requests = PendingRequests::new(2);
+        (0..3).for_each(|transaction| pending_requests.note(Site(1), transaction, MAC, 0));
         assert_eq!(
             [true, true, false],
-            [0, 1, 2].map(|transaction| asked.has(Site(1), transaction, MAC, 0))
+            [0, 1, 2].map(|transaction| pending_requests.has(Site(1), transaction, MAC, 0))
         );
-        asked.note(Site(1), 2, MAC, PATIENCE);
-        assert!(asked.has(Site(1), 2, MAC, PATIENCE));
+        pending_requests.note(Site(1), 2, MAC, PATIENCE);
+        assert!(pending_requests.has(Site(1), 2, MAC, PATIENCE));
     }
 }

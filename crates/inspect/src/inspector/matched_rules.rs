@@ -7,7 +7,7 @@ pub(super) struct RuleSet {
     pub rules: Vec<u32>,
     /// A second list, used while the first is taken out.
     spare: Vec<u32>,
-    is_there: Box<[u64]>,
+    is_set: Box<[u64]>,
 }
 
 impl RuleSet {
@@ -16,13 +16,13 @@ impl RuleSet {
         Self {
             rules: Vec::with_capacity(count),
             spare: Vec::with_capacity(count),
-            is_there: vec![0; count.div_ceil(64)].into(),
+            is_set: vec![0; count.div_ceil(64)].into(),
         }
     }
 
     /// Adds a rule, if it is not in the set.
     pub fn add(&mut self, rule: u32) {
-        let Some(word) = self.is_there.get_mut(rule as usize / 64) else {
+        let Some(word) = self.is_set.get_mut(rule as usize / 64) else {
             return;
         };
         let bit = 1 << (rule % 64);
@@ -38,7 +38,7 @@ impl RuleSet {
         let spare = std::mem::take(&mut self.spare);
         let mut rules = std::mem::replace(&mut self.rules, spare);
         for rule in &rules {
-            if let Some(word) = self.is_there.get_mut(*rule as usize / 64) {
+            if let Some(word) = self.is_set.get_mut(*rule as usize / 64) {
                 *word = 0;
             }
         }

@@ -21,7 +21,7 @@ pub enum Refusal {
 
 /// Result of the assignment of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Assignment {
     /// The lease is mapped, as a terminal of this site.
     Mapped(Site),
     /// The lease belongs to this site, but is not mapped.
@@ -30,7 +30,7 @@ pub enum Place {
     Outside,
 }
 
-impl Place {
+impl Assignment {
     /// The site to which the lease belongs, whether or not the lease is mapped.
     pub fn site(self) -> Option<Site> {
         match self {
@@ -51,11 +51,11 @@ pub struct Acknowledged {
 
 /// A lease with its assignment.
 #[derive(Clone, Debug)]
-pub struct Held {
+pub struct AssignedLease {
     /// The lease, shared with the lease file's table.
     pub lease: Arc<Lease>,
     /// Assignment of the lease.
-    pub place: Place,
+    pub place: Assignment,
     /// The acknowledgement that was sent to the terminal, if the relay has observed one.
     pub acknowledged: Option<Acknowledged>,
     /// Time at which the lease was assigned to its site, as Unix time in seconds.
@@ -64,139 +64,142 @@ pub struct Held {
 
 /// An acknowledgement for a lease that is not in the lease file yet.
 #[derive(Clone, Copy, Debug)]
-struct Heard {
+struct PendingAcknowledgement {
     hardware: Mac,
     acknowledged: Acknowledged,
 }
 
 /// Maximum number of acknowledgements per server that wait for their leases.
-const MOST_HEARD: usize = 4_096;
+const MAX_PENDING: usize = 4_096;
 
 /// Maximum time in seconds for which an acknowledgement waits for its lease.
 const PATIENCE: u32 = 60;
 
 /// Leases of all DHCP servers.
 #[derive(Debug)]
-pub struct Book {
+pub struct LeaseIndex {
     /// Leases of each server, by address.
-    servers: Vec<HashMap<Ipv4Addr, Held>>,
-    heard: Vec<HashMap<Ipv4Addr, Heard>>,
+    servers: Vec<HashMap<Ipv4Addr, AssignedLease>>,
+    pending: Vec<HashMap<Ipv4Addr, PendingAcknowledgement>>,
     /// Mapped terminals of sites.
     mapped: BTreeSet<(Site, Ipv4Addr)>,
     /// Leases that are not mapped.
-    apart: BTreeSet<(usize, Ipv4Addr)>,
+    unmapped: BTreeSet<(usize, Ipv4Addr)>,
     /// Unmapped leases that wait until the table of terminals has capacity.
     waiting: BTreeSet<(usize, Ipv4Addr)>,
     /// The waiting lease for which mapping was tried last.
-    turn: (usize, Ipv4Addr),
+    last_tried: (usize, Ipv4Addr),
     macs: Macs,
 }
 
-impl Book {
+impl LeaseIndex {
     /// Create an empty store for a number of servers.
     pub fn new(servers: usize) -> Self {
         Self {
             servers: (0..servers).map(|_| HashMap::new()).collect(),
-            heard: (0..servers).map(|_| HashMap::new()).collect(),
+            pending: (0..servers).map(|_| HashMap::new()).collect(),
             mapped: BTreeSet::new(),
-            apart: BTreeSet::new(),
+            unmapped: BTreeSet::new(),
             waiting: BTreeSet::new(),
-            turn: (0, Ipv4Addr::UNSPECIFIED),
+            last_tried: (0, Ipv4Addr::UNSPECIFIED),
             macs: Macs::default(),
         }
     }
 
     /// The lease of an address from one server.
-    pub fn get(&self, server: usize, address: Ipv4Addr) -> Option<&Held> {
+    pub fn get(&self, server: usize, address: Ipv4Addr) -> Option<&AssignedLease> {
         self.servers.get(server)?.get(&address)
     }
 
     /// Record that the acknowledgement of a lease was observed.
     pub fn acknowledge(&mut self, server: usize, address: Ipv4Addr, acknowledged: Acknowledged) {
-        let held = self.servers.get_mut(server).and_then(|held| held.get_mut(&address));
-        if let Some(held) = held {
-            held.acknowledged = Some(acknowledged);
+        let assigned = self
+            .servers
+            .get_mut(server)
+            .and_then(|assigned| assigned.get_mut(&address));
+        if let Some(assigned) = assigned {
+            assigned.acknowledged = Some(acknowledged);
         }
     }
 
     /// Store a lease with its assignment; a previous lease of the address is replaced. Returns the MAC of the terminal
     /// if this MAC is now in more than one site.
-    pub fn put(&mut self, server: usize, held: Held) -> Option<Mac> {
-        let address = held.lease.address;
+    pub fn put(&mut self, server: usize, assigned: AssignedLease) -> Option<Mac> {
+        let address = assigned.lease.address;
         self.take(server, address);
         let mut several = None;
-        match held.place {
-            Place::Mapped(site) => {
+        match assigned.place {
+            Assignment::Mapped(site) => {
                 self.mapped.insert((site, address));
-                let hardware = held.lease.hardware;
+                let hardware = assigned.lease.hardware;
                 several = self.macs.enter(hardware, site).then_some(hardware);
             }
-            Place::Refused(_, refusal) => {
-                self.apart.insert((server, address));
+            Assignment::Refused(_, refusal) => {
+                self.unmapped.insert((server, address));
                 if refusal == Refusal::Full {
                     self.waiting.insert((server, address));
                 }
             }
-            Place::Outside => drop(self.apart.insert((server, address))),
+            Assignment::Outside => drop(self.unmapped.insert((server, address))),
         }
         if let Some(leases) = self.servers.get_mut(server) {
-            leases.insert(address, held);
+            leases.insert(address, assigned);
         }
         several
     }
 
     /// Update a lease whose terminal and assignment are unchanged.
     pub fn renew(&mut self, server: usize, lease: Arc<Lease>, acknowledged: Option<Acknowledged>) {
-        let held = self
+        let assigned = self
             .servers
             .get_mut(server)
-            .and_then(|held| held.get_mut(&lease.address));
-        if let Some(held) = held {
-            (held.lease, held.acknowledged) = (lease, acknowledged);
+            .and_then(|assigned| assigned.get_mut(&lease.address));
+        if let Some(assigned) = assigned {
+            (assigned.lease, assigned.acknowledged) = (lease, acknowledged);
         }
     }
 
     /// Remove a lease.
-    pub fn take(&mut self, server: usize, address: Ipv4Addr) -> Option<Held> {
-        let held = self.servers.get_mut(server)?.remove(&address)?;
-        match held.place {
-            Place::Mapped(site) => {
+    pub fn take(&mut self, server: usize, address: Ipv4Addr) -> Option<AssignedLease> {
+        let assigned = self.servers.get_mut(server)?.remove(&address)?;
+        match assigned.place {
+            Assignment::Mapped(site) => {
                 self.mapped.remove(&(site, address));
-                self.macs.leave(held.lease.hardware, site);
+                self.macs.leave(assigned.lease.hardware, site);
             }
-            Place::Refused(..) | Place::Outside => {
-                self.apart.remove(&(server, address));
+            Assignment::Refused(..) | Assignment::Outside => {
+                self.unmapped.remove(&(server, address));
                 self.waiting.remove(&(server, address));
             }
         }
-        Some(held)
+        Some(assigned)
     }
 
     /// Returns the next lease for which mapping should be tried. All leases that wait for capacity take turns.
     pub fn waiting(&mut self) -> Option<(usize, Ipv4Addr)> {
-        let behind = (Bound::Excluded(self.turn), Bound::Unbounded);
-        let next = self.waiting.range(behind).next().or(self.waiting.first()).copied()?;
-        self.turn = next;
+        let remaining = (Bound::Excluded(self.last_tried), Bound::Unbounded);
+        let next = self.waiting.range(remaining).next().or(self.waiting.first()).copied()?;
+        self.last_tried = next;
         Some(next)
     }
 
     /// Record an acknowledgement for a lease that is not in the lease file yet.
-    pub fn hear(&mut self, server: usize, address: Ipv4Addr, hardware: Mac, acknowledged: Acknowledged) {
-        let Some(heard) = self.heard.get_mut(server) else {
+    pub fn add_pending(&mut self, server: usize, address: Ipv4Addr, hardware: Mac, acknowledged: Acknowledged) {
+        let Some(pending) = self.pending.get_mut(server) else {
             return;
         };
-        if heard.len() >= MOST_HEARD {
-            heard.retain(|_, heard| heard.acknowledged.unix.saturating_add(PATIENCE) > acknowledged.unix);
+        if pending.len() >= MAX_PENDING {
+            pending.retain(|_, pending| pending.acknowledged.unix.saturating_add(PATIENCE) > acknowledged.unix);
         }
-        if heard.len() < MOST_HEARD {
-            heard.insert(address, Heard { hardware, acknowledged });
+        if pending.len() < MAX_PENDING {
+            pending.insert(address, PendingAcknowledgement { hardware, acknowledged });
         }
     }
 
     /// Remove and return the acknowledgement that was observed before its lease was in the lease file.
-    pub fn recall(&mut self, server: usize, address: Ipv4Addr, hardware: Mac) -> Option<Acknowledged> {
-        let heard = self.heard.get_mut(server)?.remove(&address)?;
-        (heard.hardware == hardware).then_some(heard.acknowledged)
+    pub fn take_pending(&mut self, server: usize, address: Ipv4Addr, hardware: Mac) -> Option<Acknowledged> {
+        let pending = self.pending.get_mut(server)?.remove(&address)?;
+        (pending.hardware == hardware).then_some(pending.acknowledged)
     }
 
     /// Mapped terminals in the order of site and address, starting at a position.
@@ -205,13 +208,13 @@ impl Book {
     }
 
     /// Unmapped leases in the order of server and address, starting at a position.
-    pub fn apart(&self, from: (usize, Ipv4Addr)) -> impl Iterator<Item = (usize, Ipv4Addr)> + '_ {
-        self.apart.range(from..).copied()
+    pub fn unmapped(&self, from: (usize, Ipv4Addr)) -> impl Iterator<Item = (usize, Ipv4Addr)> + '_ {
+        self.unmapped.range(from..).copied()
     }
 
     /// Number of mapped terminals, and number of unmapped leases.
     pub fn len(&self) -> [usize; 2] {
-        [self.mapped.len(), self.apart.len()]
+        [self.mapped.len(), self.unmapped.len()]
     }
 
     /// Whether a MAC is in more than one site.

@@ -10,12 +10,12 @@ use crate::worker::capture::Tap;
 use crate::worker::trace::Tracer;
 
 /// The tracer and the capture of a worker. The observer exists for the duration of a burst.
-pub struct Watch<'w> {
+pub struct BurstObserver<'w> {
     tracer: Option<&'w mut Tracer>,
     tap: Option<&'w mut Tap>,
 }
 
-impl<'w> Watch<'w> {
+impl<'w> BurstObserver<'w> {
     /// Creates the observer; `None` if there is neither a tracer nor a capture.
     pub fn new(tracer: Option<&'w mut Tracer>, tap: Option<&'w mut Tap>) -> Option<Self> {
         (tracer.is_some() || tap.is_some()).then_some(Self { tracer, tap })
@@ -39,7 +39,7 @@ impl<'w> Watch<'w> {
     }
 }
 
-impl Observer for Watch<'_> {
+impl Observer for BurstObserver<'_> {
     fn after(&mut self, node: NodeIndex, lists: &Lists) {
         if let Some(tracer) = &mut self.tracer {
             tracer.after(node.node().name, lists);

@@ -17,24 +17,24 @@ const PATIENCE: u64 = 10_000_000_000;
 
 /// Last entry of each address read so far.
 #[derive(Debug)]
-pub struct Whole {
+pub struct FullRead {
     /// `None` means that the entry of the address has already been applied.
     entries: HashMap<Ipv4Addr, Option<Entry>>,
-    most: usize,
+    limit: usize,
     /// Whether the end of the file has been reached at least once.
     caught_up: bool,
-    began: u64,
+    started_at: u64,
     grown: u64,
 }
 
-impl Whole {
-    /// Start to read a file. `now` is the time in nanoseconds, and `most` the maximum number of leases.
-    pub fn begin(most: usize, now: u64) -> Self {
+impl FullRead {
+    /// Start to read a file. `now` is the time in nanoseconds, and `limit` the maximum number of leases.
+    pub fn start(limit: usize, now: u64) -> Self {
         Self {
             entries: HashMap::new(),
-            most,
+            limit,
             caught_up: false,
-            began: now,
+            started_at: now,
             grown: now,
         }
     }
@@ -46,30 +46,30 @@ impl Whole {
 
     /// Whether the file counts as complete. Leases that are missing in a complete file are lost.
     pub fn is_settled(&self, now: u64) -> bool {
-        self.caught_up && (now.saturating_sub(self.grown) >= QUIET || now.saturating_sub(self.began) >= PATIENCE)
+        self.caught_up && (now.saturating_sub(self.grown) >= QUIET || now.saturating_sub(self.started_at) >= PATIENCE)
     }
 
     /// Add an entry. Once the end of the file has been reached, new entries are applied immediately.
     ///
     /// # Errors
     /// [`Reason::Full`] if the maximum number of leases is exceeded.
-    pub fn hear(&mut self, entry: Entry, table: &mut Table, now: u64, changes: &mut Vec<Change>) -> Result<(), Reason> {
+    pub fn add(&mut self, entry: Entry, table: &mut Table, now: u64, changes: &mut Vec<Change>) -> Result<(), Reason> {
         let address = entry.address();
-        if self.caught_up && is_news(table, &entry) && !table.is_full_for(&entry) {
-            let told = table.apply(entry, now, changes);
+        if self.caught_up && is_current(table, &entry) && !table.is_full_for(&entry) {
+            let applied = table.apply(entry, now, changes);
             // Only the address of a current lease must be recorded, because only a current lease can be missing in the
             // file.
             match table.get(address) {
                 Some(_) => drop(self.entries.insert(address, None)),
                 None => drop(self.entries.remove(&address)),
             }
-            return told;
+            return applied;
         }
         let known = self.entries.contains_key(&address);
         match &entry {
             // The address has no lease, so the entry would change nothing.
             Entry::Free { .. } if !known && table.get(address).is_none() => {}
-            Entry::Leased(_) if !known && self.entries.len() >= self.most.saturating_add(table.len()) => {
+            Entry::Leased(_) if !known && self.entries.len() >= self.limit.saturating_add(table.len()) => {
                 return Err(Reason::Full);
             }
             Entry::Leased(_) | Entry::Free { .. } => drop(self.entries.insert(address, Some(entry))),
@@ -82,10 +82,10 @@ impl Whole {
     /// are not applied yet either, since the removal of missing leases may free capacity.
     pub fn catch_up(&mut self, table: &mut Table, now: u64, changes: &mut Vec<Change>) {
         self.caught_up = true;
-        let news = |place: &&mut Option<Entry>| place.as_ref().is_some_and(|entry| is_news(table, entry));
-        let news = self.entries.values_mut().filter(news);
-        let news: Vec<Entry> = news.filter_map(Option::take).collect();
-        for refused in tell(news, table, now, changes) {
+        let current = |place: &&mut Option<Entry>| place.as_ref().is_some_and(|entry| is_current(table, entry));
+        let current = self.entries.values_mut().filter(current);
+        let current: Vec<Entry> = current.filter_map(Option::take).collect();
+        for refused in apply_all(current, table, now, changes) {
             self.entries.insert(refused.address(), Some(refused));
         }
     }
@@ -93,19 +93,21 @@ impl Whole {
     /// Complete the reading: remove the leases that are missing in the file, and apply the remaining entries. Returns
     /// the number of leases beyond the maximum.
     pub fn settle(self, table: &mut Table, now: u64, changes: &mut Vec<Change>) -> usize {
-        let lacking = table.leases().map(|lease| lease.address);
-        let mut gone: Vec<Ipv4Addr> = lacking.filter(|address| !self.entries.contains_key(address)).collect();
-        gone.sort_unstable();
-        for address in gone {
+        let leased_addresses = table.leases().map(|lease| lease.address);
+        let mut removed: Vec<Ipv4Addr> = leased_addresses
+            .filter(|address| !self.entries.contains_key(address))
+            .collect();
+        removed.sort_unstable();
+        for address in removed {
             table.lose(address, Lost::Vanished, changes);
         }
         let older: Vec<Entry> = self.entries.into_values().flatten().collect();
-        tell(older, table, now, changes).len()
+        apply_all(older, table, now, changes).len()
     }
 }
 
 /// Apply entries in the order of their addresses. Returns the entries beyond the maximum number.
-fn tell(mut entries: Vec<Entry>, table: &mut Table, now: u64, changes: &mut Vec<Change>) -> Vec<Entry> {
+fn apply_all(mut entries: Vec<Entry>, table: &mut Table, now: u64, changes: &mut Vec<Change>) -> Vec<Entry> {
     entries.sort_unstable_by_key(Entry::address);
     let mut refused = Vec::new();
     for entry in entries {
@@ -118,7 +120,7 @@ fn tell(mut entries: Vec<Entry>, table: &mut Table, now: u64, changes: &mut Vec<
 }
 
 /// Whether an entry is at least as recent as the current lease.
-fn is_news(table: &Table, entry: &Entry) -> bool {
+fn is_current(table: &Table, entry: &Entry) -> bool {
     table
         .get(entry.address())
         .is_none_or(|lease| lease.renewed <= entry.renewed())

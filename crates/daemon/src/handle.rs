@@ -6,53 +6,53 @@ use std::time::Duration;
 use sluice_engine::worker::request::{Reply, Request, WorkerHandle};
 
 /// Number of polls before the control thread starts to sleep between polls.
-const EAGER: u32 = 64;
+const SPIN_POLLS: u32 = 64;
 
 /// The worker has ended.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the worker has ended")]
-pub struct Gone;
+pub struct WorkerEnded;
 
 /// Request queue of one worker, as the control thread uses it.
 #[derive(Debug)]
-pub struct Desk {
-    counter: WorkerHandle,
+pub struct AsyncHandle {
+    handle: WorkerHandle,
     /// Number of outstanding replies to requests of cancelled callers.
-    owed: u32,
+    outstanding: u32,
 }
 
-impl Desk {
+impl AsyncHandle {
     /// Create the queue on a worker handle.
-    pub fn new(counter: WorkerHandle) -> Self {
-        Self { counter, owed: 0 }
+    pub fn new(handle: WorkerHandle) -> Self {
+        Self { handle, outstanding: 0 }
     }
 
     /// Send a request and wait for the reply.
     ///
     /// # Errors
     /// The worker has ended.
-    pub async fn ask(&mut self, request: Request) -> Result<Reply, Gone> {
-        while self.owed > 0 {
+    pub async fn ask(&mut self, request: Request) -> Result<Reply, WorkerEnded> {
+        while self.outstanding > 0 {
             self.answer().await?;
         }
-        match self.counter.requests.try_send(request) {
+        match self.handle.requests.try_send(request) {
             Ok(()) => {}
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => return Err(Gone),
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => return Err(WorkerEnded),
         }
-        self.owed = 1;
+        self.outstanding = 1;
         self.answer().await
     }
 
-    async fn answer(&mut self) -> Result<Reply, Gone> {
+    async fn answer(&mut self) -> Result<Reply, WorkerEnded> {
         let mut attempts = 0;
         loop {
-            match self.counter.replies.try_recv() {
+            match self.handle.replies.try_recv() {
                 Ok(reply) => {
-                    self.owed -= 1;
+                    self.outstanding -= 1;
                     return Ok(reply);
                 }
-                Err(TryRecvError::Disconnected) => return Err(Gone),
-                Err(TryRecvError::Empty) if attempts < EAGER => {
+                Err(TryRecvError::Disconnected) => return Err(WorkerEnded),
+                Err(TryRecvError::Empty) if attempts < SPIN_POLLS => {
                     attempts += 1;
                     tokio::task::yield_now().await;
                 }
