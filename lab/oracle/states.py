@@ -19,6 +19,8 @@ from lab.oracle.world import GATEWAY_MAC, LINKS, NEIGHBOUR_MAC
 FIN, SYN, RST, ACK = 1, 2, 4, 16
 # Idle timeouts of a session in seconds: while opening, when established, and after closing.
 OPENING, OPEN, OVER = 4, 7440, 2
+# By how much the real time of Linux is stretched, one attempt after the other, while segments are sent late.
+SCALES = (1, 2, 4)
 # Port on which outside hosts may also open connections.
 SERVED = 22
 WINDOW = 8192
@@ -188,27 +190,38 @@ table ip states {{
 
     def __init__(self, folder):
         super().__init__(folder, "states")
-        for name, value in self.SETTINGS.items():
-            self.gateway.setting(f"net.netfilter.nf_conntrack_tcp_{name}={value}")
         subprocess.run(
             ["ip", "netns", "exec", self.gateway.name, "nft", "-f", "-"], input=self.RULES, encoding="utf-8", check=True
         )
 
     def passes(self, scripts):
-        """Whether each segment of each script came out at the other side."""
+        """Whether each segment of each script came out at the other side.
+
+        On a busy machine segments are sent late and a timer that should have expired has not. The scripts are then sent
+        again, with timeouts and idle periods of twice the length."""
+        for scale in SCALES:
+            result, late = self._sent(scripts, scale)
+            if late < 0.8 * scale:
+                return result
+        raise AssertionError(f"segments were {late:.1f} s late")
+
+    def _sent(self, scripts, scale):
+        """Whether each segment passed, and by how many seconds a segment was late at most. A second of the scripts
+        takes `scale` seconds."""
         self.forget()
+        for name, value in self.SETTINGS.items():
+            self.gateway.setting(f"net.netfilter.nf_conntrack_tcp_{name}={value * scale}")
         result = [[] for _ in scripts]
-        begin = time.monotonic()
+        begin, late = time.monotonic(), 0
         for count, (second, number, place) in enumerate(timeline(scripts)):
             script = scripts[number]
             segment = script.segments[place]
-            time.sleep(max(0, begin + second - time.monotonic()))
+            time.sleep(max(0, begin + second * scale - time.monotonic()))
             datagram = script.datagram(segment, count & 0xFFFF)
             outputs = self._exchange(DIRECTIONS[not segment.by_client], [datagram])
+            late = max(late, time.monotonic() - begin - second * scale)
             result[number].append(any(out.identification == datagram.identification for _, out in outputs))
-        late = time.monotonic() - begin - max(script.second for script in scripts)
-        assert late < 0.7, f"segments were {late:.1f} s late"
-        return result
+        return result, late
 
 
 class Replayed(Sluice):
