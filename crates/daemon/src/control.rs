@@ -524,7 +524,7 @@ impl Control {
             let cycles = on_packets
                 .map(|&stage| counters.cycles[stage as usize].get())
                 .sum::<u64>();
-            let (packets, rounds) = (counters.packets.get(), counters.heartbeat.get());
+            let (packets, rounds) = (counters.packets.get(), counters.rounds.get());
             let idle = counters.idle_rounds.get();
             *load = Load {
                 rate: ((packets - load.packets) as f64 / elapsed.as_secs_f64()) as u64,

@@ -9,6 +9,7 @@ mod bridges;
 mod cards;
 pub mod compiling;
 mod control;
+pub mod counters;
 mod devices;
 mod eve;
 #[cfg(test)]

@@ -148,12 +148,12 @@ impl Control {
             return Err(MoveError::Refused(from));
         }
         // Wait for two rounds of each worker, because the current round may have started before the change.
-        let then: Vec<u64> = self.counters.iter().map(|worker| worker.heartbeat.get()).collect();
+        let then: Vec<u64> = self.counters.iter().map(|worker| worker.rounds.get()).collect();
         let seen = || {
             self.counters
                 .iter()
                 .zip(&then)
-                .all(|(worker, then)| worker.heartbeat.get() - then >= 2)
+                .all(|(worker, then)| worker.rounds.get() - then >= 2)
         };
         self.until(started_at, seen).await;
         self.log_devices();

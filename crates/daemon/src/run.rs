@@ -135,9 +135,9 @@ fn print(control: &Control, output: &mut dyn Write) -> std::io::Result<()> {
             total(|counters| counters.received_bytes.get()),
             total(|counters| counters.sent.get()),
             total(|counters| counters.sent_bytes.get()),
-            total(|counters| counters.made.get()),
+            total(|counters| counters.originated.get()),
             total(|counters| counters.all_drops()),
-            total(|counters| counters.taken_in.get()),
+            total(|counters| counters.to_host.get()),
             total(|counters| counters.parked.get()),
             total(|counters| counters.unparked.get()),
         )?;

@@ -35,7 +35,7 @@ impl Watchdog {
             let mut seen: Vec<_> = counters
                 .iter()
                 .map(|worker| Seen {
-                    rounds: worker.heartbeat.get(),
+                    rounds: worker.rounds.get(),
                     at: now,
                 })
                 .collect();
@@ -57,7 +57,7 @@ impl Watchdog {
 }
 
 fn watch(number: usize, core: u16, worker: &WorkerCounters, seen: &mut Seen, mark: &AtomicBool, limit: Duration) {
-    let rounds = worker.heartbeat.get();
+    let rounds = worker.rounds.get();
     if rounds != seen.rounds {
         if mark.swap(false, Ordering::Relaxed) {
             tracing::warn!("core {core} works again: worker {number} was stuck");
@@ -93,7 +93,7 @@ mod tests {
         };
         watch(0, 3, &worker, &mut seen, &mark, Duration::from_secs(1));
         assert!(mark.load(Ordering::Relaxed));
-        worker.heartbeat.add(1);
+        worker.rounds.add(1);
         watch(0, 3, &worker, &mut seen, &mark, Duration::from_secs(1));
         assert!(!mark.load(Ordering::Relaxed));
     }

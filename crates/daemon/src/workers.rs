@@ -59,7 +59,7 @@ impl Workers {
     pub fn stop(self, counters: &[Arc<WorkerCounters>]) {
         self.quiet.store(true, Ordering::Relaxed);
         let deadline = Instant::now() + DRAIN;
-        let rounds = || counters.iter().map(|worker| worker.heartbeat.get()).collect::<Vec<_>>();
+        let rounds = || counters.iter().map(|worker| worker.rounds.get()).collect::<Vec<_>>();
         let packets = || counters.iter().map(|worker| worker.packets.get()).sum::<u64>();
         // The workers are idle once each has completed some rounds without a packet.
         let mut since = (rounds(), packets());

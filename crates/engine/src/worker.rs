@@ -249,7 +249,7 @@ impl<'m> Worker<'m> {
     /// other workers, unparked packets, timers and requests. Returns the number of packets.
     pub fn round(&mut self, now: Now) -> usize {
         self.wake();
-        self.parts.counters.heartbeat.add(1);
+        self.parts.counters.rounds.add(1);
         if let Some(assist) = &self.parts.start.assist {
             assist.start_round(self.parts.own);
         }

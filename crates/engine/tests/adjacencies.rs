@@ -219,7 +219,7 @@ fn opened() -> (Rig, Frame, SocketAddrV4, Frame) {
 
 /// Number of revalidated sessions.
 fn revised(rig: &Rig) -> u64 {
-    rig.plane.counters()[0].sessions_revised.get()
+    rig.plane.counters()[0].sessions_revalidated.get()
 }
 
 fn follow(rig: &mut Rig) {

@@ -337,7 +337,7 @@ fn shards_that_are_lent_and_go_back_allocate_nothing() {
         rig.know(INSIDE, rig::plain(&address), HOST_MAC);
     }
     let mut count = 0;
-    let allocated = |rig: &Rig| rig.plane.counters()[0].shards_lent.get();
+    let allocated = |rig: &Rig| rig.plane.counters()[0].shards_assisted.get();
     for turn in 0..1000 {
         for _ in 0..if turn < 100 { 24 } else { 0 } {
             count += 1;
@@ -391,7 +391,12 @@ fn inspection_and_its_records_allocate_nothing() {
     rig.now = sluice_engine::packet::time::Now::at(rig.now.nanoseconds + 400_000_000_000);
     allocates_nothing(&mut rig, INSIDE, &[]);
     rig.seconds(1);
-    let told: u64 = rig.plane.counters().iter().map(|worker| worker.records.get()).sum();
+    let told: u64 = rig
+        .plane
+        .counters()
+        .iter()
+        .map(|worker| worker.inspection.records_queued.get())
+        .sum();
     // The four records are one message, two dropped packets, and the end of the flow.
     assert_eq!((0, 4), (rig.live(), told));
 }
@@ -496,7 +501,8 @@ fn applications_are_found_and_denied_without_allocation() {
         .collect();
     allocates_nothing(&mut rig, INSIDE, &frames);
     let counters = &rig.plane.counters()[0];
-    let [opened, found, _, _, refused, _] = counters.applications.each_ref().map(|counter| counter.get());
+    let [opened, found, _, _, refused, _] =
+        std::array::from_fn::<_, 6, _>(|result| counters.identification.results.get(result));
     assert!(
         opened >= 200 && found >= 100 && refused > 0,
         "{opened} {found} {refused}"
@@ -530,7 +536,7 @@ fn rules_that_give_way_to_others_are_neither_made_nor_freed_in_the_worker() {
     }
     // The control thread has freed the memory.
     assert!(freed < 0, "{freed}");
-    let reopened = rig.plane.counters()[0].reopened.get();
+    let reopened = rig.plane.counters()[0].inspection.reopened.get();
     assert!(reopened > 0);
 }
 

@@ -126,7 +126,7 @@ fn arp_is_answered_for_what_is_reached_by_another_interface_and_nothing_else() {
     let sent = rig.send(INSIDE, &packet::arp_request(HOST_MAC, "192.168.1.10", "198.51.100.7"));
     let expected = packet::arp_reply(INSIDE_MAC, "198.51.100.7", HOST_MAC, "192.168.1.10");
     assert_eq!(expected, sent[0].frame);
-    assert_eq!(1, rig.plane.counters()[0].proxied.get());
+    assert_eq!(1, rig.plane.counters()[0].answered_as_proxy.get());
     // The gateway sends no answer for a host on the link itself, a rejected route, no route, the unspecified address, a
     // multicast group, and an ARP probe.
     for (sender, target) in [
@@ -143,7 +143,7 @@ fn arp_is_answered_for_what_is_reached_by_another_interface_and_nothing_else() {
     // The outside interface is not a proxy.
     let sent = rig.send(OUTSIDE, &packet::arp_request(HOST_MAC, "203.0.113.254", "192.168.1.10"));
     assert!(sent.is_empty());
-    assert_eq!(1, rig.plane.counters()[0].proxied.get());
+    assert_eq!(1, rig.plane.counters()[0].answered_as_proxy.get());
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn neighbour_solicitation_is_answered_for_what_is_reached_by_another_interface()
     for (source, target) in [("2001:db8:1::10", "2001:db8:1::77"), ("::", "2001:db8:9::7")] {
         assert!(rig.send(INSIDE, &ask(source, target)).is_empty(), "{source} {target}");
     }
-    assert_eq!(1, rig.plane.counters()[0].proxied.get());
+    assert_eq!(1, rig.plane.counters()[0].answered_as_proxy.get());
 }
 
 #[test]

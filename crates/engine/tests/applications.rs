@@ -4,7 +4,7 @@
 use crate::applied::captured;
 use crate::applied::{CAPACITY, Played, by_itself, capture, plan, seek, sessions};
 use crate::rig::{self, INSIDE, OUTSIDE, Plan, Rig};
-use sluice_engine::packet::counters::OUTCOMES;
+use sluice_engine::packet::counters::IdentificationOutcome;
 use sluice_engine::snapshot::{Bridge, Snapshot, bridge_context};
 use sluice_engine::worker::request::{Filter, Reply, Request};
 use sluice_inspect::applications::ApplicationCapacity;
@@ -13,14 +13,19 @@ use sluice_wire::Checksums;
 
 /// The value of the counter of identification results with this name.
 fn result(rig: &Rig, name: &str) -> u64 {
-    let place = OUTCOMES.iter().position(|(known, _)| *known == name).unwrap();
+    let place = IdentificationOutcome::ALL
+        .iter()
+        .position(|result| result.name() == name)
+        .unwrap();
     let counters = rig.plane.counters().iter();
-    counters.map(|counters| counters.applications[place].get()).sum()
+    counters
+        .map(|counters| counters.identification.results[place].get())
+        .sum()
 }
 
 fn pending(rig: &Rig) -> u64 {
     let counters = rig.plane.counters().iter();
-    counters.map(|counters| counters.applications_sought.get()).sum()
+    counters.map(|counters| counters.identification.identifying.get()).sum()
 }
 
 /// Sessions of captures, with the applications that nDPI's own reader reports.
@@ -129,7 +134,10 @@ fn session_whose_application_is_known_is_no_longer_looked_at() {
     assert_eq!((1, 0), (result(&rig, "found"), pending(&rig)));
     let names = rig.plane.snapshot().applications.as_ref().unwrap().names.clone();
     let dns = names.number("DNS").unwrap();
-    assert_eq!(1, rig.plane.counters()[0].recognised[usize::from(dns)].get());
+    assert_eq!(
+        1,
+        rig.plane.counters()[0].identification.sessions[usize::from(dns)].get()
+    );
     let wanted = |name| Filter {
         application: names.selector(name),
         ..Filter::default()
@@ -211,7 +219,7 @@ fn bridge_names_what_it_carries_and_lets_everything_pass() {
         Some("DNS".to_owned()),
         shown[0].application.map(|pair| names.text(pair))
     );
-    assert_eq!(0, rig.plane.counters()[0].to_inspect.get());
+    assert_eq!(0, rig.plane.counters()[0].inspection.received.get());
     assert!(rig.all_drops().is_empty(), "{:?}", rig.all_drops());
 }
 
@@ -248,7 +256,7 @@ fn inspected_session_has_its_application_too() {
         played.play(&mut rig, &sessions[place]);
         let shown = played.application(&mut rig);
         assert_eq!(Some(expected), shown.as_deref(), "{name}");
-        assert!(rig.plane.counters()[0].inspected.get() > 0);
+        assert!(rig.plane.counters()[0].inspection.inspected.get() > 0);
     }
 }
 
@@ -296,7 +304,10 @@ fn session_that_is_looked_at_when_its_shard_moves_is_given_up() {
     move_shard(&mut rig, shown.shard);
     assert_eq!(
         (0, 1),
-        (pending(&rig), rig.plane.counters()[from].applications_moved.get())
+        (
+            pending(&rig),
+            rig.plane.counters()[from].identification.results[IdentificationOutcome::Moved as usize].get()
+        )
     );
     let known = rig.sessions(Filter::default())[0].application;
     assert_eq!(Some(0), known.map(|pair| pair.application));

@@ -212,7 +212,7 @@ impl Traffic {
     /// Overloads the session workers until a number of shards is borrowed.
     fn rise(&mut self, allocated: u64) {
         for _ in 0..20_000 {
-            if self.sum(|w| &w.shards_lent) >= allocated {
+            if self.sum(|w| &w.shards_assisted) >= allocated {
                 return;
             }
             // The number of packets is limited to the capacity of rings and queues.
@@ -220,7 +220,7 @@ impl Traffic {
             self.step(frames, 24);
         }
         let waiting: Vec<u64> = self.rig.plane.counters().iter().map(|w| w.waiting.get()).collect();
-        let allocated = self.sum(|w| &w.shards_lent);
+        let allocated = self.sum(|w| &w.shards_assisted);
         panic!(
             "{allocated} shards are lent, {} wait, in rings {waiting:?}: {:?}",
             self.under_way(),
@@ -231,14 +231,14 @@ impl Traffic {
     /// Sends light traffic until all shards have been returned.
     fn fall(&mut self) {
         for _ in 0..20_000 {
-            if self.sum(|w| &w.shards_lent) == 0
+            if self.sum(|w| &w.shards_assisted) == 0
                 && self.rig.plane.start_parameters().assist.as_ref().unwrap().is_quiet()
             {
                 return;
             }
             self.step(1, 1);
         }
-        panic!("{} shards are still lent", self.sum(|w| &w.shards_lent));
+        panic!("{} shards are still lent", self.sum(|w| &w.shards_assisted));
     }
 
     /// Checks that all received packets have left, and that the output equals the output of a single worker.
@@ -407,7 +407,7 @@ fn by_control(traffic: &mut Traffic, shard: u16, to: u16) -> bool {
     }
     let beats = |traffic: &Traffic| -> Vec<u64> {
         let counters = traffic.rig.plane.counters().iter();
-        counters.map(|worker| worker.heartbeat.get()).collect()
+        counters.map(|worker| worker.rounds.get()).collect()
     };
     if !ask(traffic, from, Request::StartRelease { shard, to }) {
         assert!(ask(traffic, to, Request::Release));
@@ -556,7 +556,7 @@ fn workers_on_threads_lend_and_keep_order() {
             for turn in 1..=5 {
                 wait(&mut traffic, 800, &|traffic| turn <= traffic.sum(|w| &w.assists_begun));
                 wait(&mut traffic, 0, &|traffic| {
-                    traffic.sum(|w| &w.shards_lent) == 0 && assist.is_quiet() && traffic.under_way() == 0
+                    traffic.sum(|w| &w.shards_assisted) == 0 && assist.is_quiet() && traffic.under_way() == 0
                 });
             }
             end.store(true, Ordering::Relaxed);

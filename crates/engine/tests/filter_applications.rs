@@ -172,7 +172,7 @@ fn session_whose_application_is_allowed_again_goes_on() {
     commit(&mut rig, &shape, without_git);
     assert_eq!(0, played.play(&mut rig, &session[half..]));
     assert_eq!(1, rig.live());
-    assert_eq!(0, rig.plane.counters()[0].applications_sought.get());
+    assert_eq!(0, rig.plane.counters()[0].identification.identifying.get());
 }
 
 fn inspected_without_git(snapshot: &mut Snapshot) {

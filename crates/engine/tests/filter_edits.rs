@@ -85,7 +85,7 @@ impl Edited {
     }
 
     fn revised(&self) -> u64 {
-        self.rig.plane.counters()[0].sessions_revised.get()
+        self.rig.plane.counters()[0].sessions_revalidated.get()
     }
 }
 

@@ -25,7 +25,7 @@ fn commit(rig: &mut Rig, plan: &Plan) {
 }
 
 fn revised(rig: &Rig) -> u64 {
-    rig.plane.counters()[0].sessions_revised.get()
+    rig.plane.counters()[0].sessions_revalidated.get()
 }
 
 /// Sends one packet of each session in one burst.

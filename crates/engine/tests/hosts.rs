@@ -79,7 +79,7 @@ fn connection_to_an_own_address_comes_to_the_host_as_it_was_sent() {
         assert_eq!(vec![(0, INSIDE, v6.build())], punted(&mut rig), "{:?}", rig.all_drops());
         assert_eq!(Vec::<(&str, u64)>::new(), rig.all_drops());
         let counters = &rig.plane.counters()[0];
-        assert_eq!((3, 3), (counters.punted.get(), counters.interfaces[0].taken_in.get()));
+        assert_eq!((3, 3), (counters.punted.get(), counters.interfaces[0].to_host.get()));
     }
 }
 
@@ -384,7 +384,7 @@ fn frame_of_a_tagged_interface_loses_its_tags_and_what_the_host_sends_gets_them(
         vec![(INSIDE, expected.build())],
         host_of(&mut rig, INSIDE, &hello.build())
     );
-    assert_eq!(2, rig.plane.counters()[0].interfaces[0].made.get());
+    assert_eq!(2, rig.plane.counters()[0].interfaces[0].originated.get());
 }
 
 #[test]

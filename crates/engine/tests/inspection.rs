@@ -173,7 +173,7 @@ fn urgent_pointer_is_cleared_and_counted_where_that_is_configured() {
             .plane
             .counters()
             .iter()
-            .map(|worker| worker.urgent_cleared.get())
+            .map(|worker| worker.inspection.urgent_cleared.get())
             .sum();
         assert_eq!(u64::from(clear), counted);
     }
@@ -289,7 +289,7 @@ fn flows_whose_clients_answer_nothing_give_way_and_go_on_from_their_handshakes()
         assert_eq!(1, rig.host_sends(&forged).len(), "{:?}", rig.all_drops());
     }
     rig.round();
-    let limits = &rig.plane.counters()[0].limits;
+    let limits = &rig.plane.counters()[0].inspection.limits;
     assert_eq!(2 + 100 - 8, limits.get(Limit::FlowsEvicted as usize));
     // The established flow was kept. The evicted flow is inspected again from the initial sequence numbers.
     assert_eq!(0, rig.host_sends(&talk.data(0, b"evil")).len());

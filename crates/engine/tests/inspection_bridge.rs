@@ -62,7 +62,7 @@ fn over(rig: &mut Rig, interface: u16, frame: &[u8]) -> usize {
 fn spared(rig: &Rig, name: &str) -> u64 {
     let reason = Reason::all().find(|reason| reason.name() == name).expect("a reason");
     let counters = rig.plane.counters().iter().flat_map(|worker| worker.interfaces.iter());
-    counters.map(|interface| interface.spared(reason)).sum()
+    counters.map(|interface| interface.exempted(reason)).sum()
 }
 
 fn udp() -> Frame {

@@ -85,7 +85,9 @@ fn message_that_hosts_read_differently_is_counted_and_ends_its_flow_where_the_po
         ledger(&mut rig);
         let met = |anomaly: Anomaly| -> u64 {
             let counters = rig.plane.counters().iter();
-            counters.map(|worker| worker.anomalies.get(anomaly as usize)).sum()
+            counters
+                .map(|worker| worker.inspection.anomalies.get(anomaly as usize))
+                .sum()
         };
         assert_eq!([1, 0], [Anomaly::LengthAndChunked, Anomaly::Nul].map(met));
     }
@@ -340,7 +342,7 @@ fn flows_of_a_class_that_is_bypassed_are_not_inspected_and_counted() {
         (1, 2),
         (bypassed(&rig, Skipped::Class), bypassed(&rig, Skipped::Bypassed))
     );
-    assert_eq!(1, rig.plane.counters()[0].left.get());
+    assert_eq!(1, rig.plane.counters()[0].inspection.bypassed_flows.get());
     let expected = Ledger {
         received: 4,
         bypassed: 3,
@@ -361,7 +363,7 @@ fn classes_under_overload_are_bypassed_dropped_or_inspected_as_is_said() {
     assert_eq!(1, in_overload(&mut rig, &frames).len(), "{:?}", rig.all_drops());
     assert_eq!((1, 1), (rig.drops("inspection-overload"), rig.drops("signature")));
     assert_eq!(1, bypassed(&rig, Skipped::Overload));
-    assert_eq!(1, rig.plane.counters()[0].overloads.get());
+    assert_eq!(1, rig.plane.counters()[0].inspection.overloads.get());
     let expected = Ledger {
         received: 3,
         bypassed: 1,
@@ -370,7 +372,7 @@ fn classes_under_overload_are_bypassed_dropped_or_inspected_as_is_said() {
     };
     assert_eq!(expected, ledger(&mut rig));
     // The overload has ended, and all flows are inspected again. Packets of rejected flows are still dropped.
-    assert_eq!(0, rig.plane.counters()[0].overloaded.get());
+    assert_eq!(0, rig.plane.counters()[0].inspection.overloaded.get());
     assert_eq!(1, rig.host_sends(&datagram("198.51.100.7:53", b"what")).len());
     assert_eq!(0, rig.host_sends(&datagram("198.51.100.7:99", b"planted here")).len());
     assert_eq!(0, in_overload(&mut rig, &[datagram("198.51.100.7:99", b"fine")]).len());
@@ -389,7 +391,10 @@ fn connection_under_overload_is_inspected_to_a_smaller_depth() {
     assert_eq!(1, in_overload(&mut rig, &[talk.data(15, b"evil")]).len());
     assert_eq!(
         (1, 1),
-        (bypassed(&rig, Skipped::Overload), rig.plane.counters()[0].left.get())
+        (
+            bypassed(&rig, Skipped::Overload),
+            rig.plane.counters()[0].inspection.bypassed_flows.get()
+        )
     );
     assert_eq!(1, rig.host_sends(&talk.data(19, b"evil")).len());
     assert_eq!(1, bypassed(&rig, Skipped::Bypassed));

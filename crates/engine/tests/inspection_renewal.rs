@@ -45,7 +45,11 @@ fn commit(rig: &mut Rig, change: fn(&mut Snapshot)) -> Result<u32, ControlPlaneE
 }
 
 fn reopened(rig: &Rig) -> u64 {
-    rig.plane.counters().iter().map(|worker| worker.reopened.get()).sum()
+    rig.plane
+        .counters()
+        .iter()
+        .map(|worker| worker.inspection.reopened.get())
+        .sum()
 }
 
 fn rules(rig: &Rig) -> Weak<Ruleset> {

@@ -8,7 +8,7 @@ use crate::rig::{self, HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig, S
 use sluice_engine::snapshot::EventSettings;
 use sluice_nat::behaviour::{Behaviour, Blocks, Filtering, PortSelection, SubscriberLimits};
 use sluice_nat::deterministic::{Algorithm, Deterministic};
-use sluice_nat::event::{Event, EventKind, EventKinds};
+use sluice_nat::event::{Event, EventField, EventKind, EventKinds};
 use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix};
 use sluice_table::token_bucket::TokenRate;
 use sluice_testkit::packet::{self, Frame, flag};
@@ -719,6 +719,13 @@ fn events_of_blocks_say_who_had_which_ports_and_a_full_queue_makes_nobody_wait()
     rig.seconds(310);
     let events: Vec<Event> = std::iter::from_fn(|| rig.desks[0].events.as_mut()?.pop().ok()).collect();
     let count = |kind| events.iter().filter(|event| event.kind == kind).count();
+    for event in &events {
+        let fields = event.kind.fields();
+        let declared =
+            [EventField::Outside, EventField::InsidePort, EventField::Class].map(|field| fields.contains(&field));
+        let raised = [event.outside != [0; 2], event.inside_port != 0, event.class.is_some()];
+        assert_eq!(declared, raised, "{event:?}");
+    }
     use EventKind::{
         AddressBindingCreate, AddressBindingDelete, BibCreate, BibDelete, PortBlockAllocation, PortBlockDeallocation,
         QuotaExceeded,

@@ -148,13 +148,7 @@ impl Traffic {
             self.ask(from, Request::StartRelease { shard, to: to as u16 }),
             Reply::Done
         ));
-        let beats = |rig: &Rig| {
-            rig.plane
-                .counters()
-                .iter()
-                .map(|w| w.heartbeat.get())
-                .collect::<Vec<_>>()
-        };
+        let beats = |rig: &Rig| rig.plane.counters().iter().map(|w| w.rounds.get()).collect::<Vec<_>>();
         let then = beats(&self.rig);
         while beats(&self.rig).iter().zip(&then).any(|(now, then)| now - then < 2) {
             self.step();

@@ -61,8 +61,11 @@ fn remote(port: u16) -> SocketAddrV4 {
 fn told(rig: &Rig) -> [u64; 2] {
     let counters = rig.plane.counters();
     [
-        counters.iter().map(|worker| worker.records.get()).sum(),
-        counters.iter().map(|worker| worker.records_lost.get()).sum(),
+        counters
+            .iter()
+            .map(|worker| worker.inspection.records_queued.get())
+            .sum(),
+        counters.iter().map(|worker| worker.inspection.records_lost.get()).sum(),
     ]
 }
 

@@ -425,7 +425,7 @@ fn session_that_no_edit_concerns_is_confirmed_and_keeps_everything() {
     rig.router_sends(&packet::udp4(stranger, public));
     rig.host_sends(&packet::udp4(at(HOST, 1), public));
     let (live, own) = (rig.live(), network("192.168.1.0", 24));
-    let revised = |rig: &Rig| rig.plane.counters()[0].sessions_revised.get();
+    let revised = |rig: &Rig| rig.plane.counters()[0].sessions_revalidated.get();
     // A rule for other hosts causes no check of sessions. A rule for an adjacent address causes a check, which confirms
     // the sessions.
     let unused = |inside| SourceRule {

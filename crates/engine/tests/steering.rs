@@ -54,7 +54,7 @@ fn rig(plan: Plan) -> Rig {
 
 fn handed_over(rig: &Rig, cause: HandOffCause) -> u64 {
     let counters = rig.plane.counters().iter();
-    counters.map(|worker| worker.handed_over[cause as usize].get()).sum()
+    counters.map(|worker| worker.handed_off[cause as usize].get()).sum()
 }
 
 fn sum(rig: &Rig, counter: impl Fn(&sluice_engine::packet::counters::WorkerCounters) -> u64) -> u64 {
@@ -117,7 +117,7 @@ fn subset_steering_hands_nothing_over_whatever_the_mapping() {
                 ..Plan::default()
             });
             traffic(&mut rig);
-            assert_eq!(0, sum(&rig, |worker| worker.all_handed_over()));
+            assert_eq!(0, sum(&rig, |worker| worker.all_handed_off()));
             assert!(rig.plane.counters().iter().all(|worker| worker.packets.get() > 100));
         }
     }
@@ -132,7 +132,7 @@ fn five_tuple_steering_hands_nothing_over_where_a_port_fits() {
         ..Plan::default()
     });
     traffic(&mut rig);
-    assert_eq!(0, sum(&rig, |worker| worker.all_handed_over()));
+    assert_eq!(0, sum(&rig, |worker| worker.all_handed_off()));
     assert_eq!(u64::from(HOSTS) * 12, sum(&rig, |worker| worker.ports_steered.get()));
     assert_eq!(0, sum(&rig, |worker| worker.missteered_ports.get()));
 }
@@ -208,14 +208,14 @@ fn ports_that_are_kept_are_steered_by_their_address_or_counted_apart() {
     };
     let mut by_address = rig(plan(65_536));
     traffic(&mut by_address);
-    assert_eq!(0, sum(&by_address, |worker| worker.all_handed_over()));
+    assert_eq!(0, sum(&by_address, |worker| worker.all_handed_off()));
     // The NICs distribute ports in blocks of another size.
     let mut rig = rig(plan(64));
     traffic(&mut rig);
     assert!(handed_over(&rig, HandOffCause::KeptPort) > 0);
     assert_eq!(
         handed_over(&rig, HandOffCause::KeptPort),
-        sum(&rig, |worker| worker.all_handed_over())
+        sum(&rig, |worker| worker.all_handed_off())
     );
 }
 
@@ -229,7 +229,7 @@ fn pool_with_fewer_blocks_of_ports_than_shards_serves_every_host_and_is_handed_o
     traffic(&mut rig);
     let over = handed_over(&rig, HandOffCause::Session);
     assert!(over > 0);
-    assert_eq!(over, sum(&rig, |worker| worker.all_handed_over()));
+    assert_eq!(over, sum(&rig, |worker| worker.all_handed_off()));
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn ports_that_are_kept_serve_every_host_wherever_the_addresses_begin() {
     traffic(&mut rig);
     let over = handed_over(&rig, HandOffCause::KeptPort);
     assert!(over > 0);
-    assert_eq!(over, sum(&rig, |worker| worker.all_handed_over()));
+    assert_eq!(over, sum(&rig, |worker| worker.all_handed_off()));
 }
 
 #[test]
@@ -269,7 +269,7 @@ fn errors_about_a_flow_reach_its_shard_and_are_counted_apart() {
     assert!(handed_over(&rig, HandOffCause::IcmpError) > u64::from(HOSTS) / 2);
     assert_eq!(
         handed_over(&rig, HandOffCause::IcmpError),
-        sum(&rig, |worker| worker.all_handed_over())
+        sum(&rig, |worker| worker.all_handed_off())
     );
 }
 

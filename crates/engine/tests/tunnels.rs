@@ -28,7 +28,13 @@ fn answers() -> [Frame; 2] {
 /// Counters of an interface: received, sent, made, and taken in.
 fn counted(rig: &Rig, interface: u16) -> [u64; 4] {
     let counters = &rig.plane.counters()[0].interfaces[usize::from(interface)];
-    [&counters.received, &counters.sent, &counters.made, &counters.taken_in].map(|counter| counter.get())
+    [
+        &counters.received,
+        &counters.sent,
+        &counters.originated,
+        &counters.to_host,
+    ]
+    .map(|counter| counter.get())
 }
 
 /// The bytes of an outer packet without the fields that depend on the flow: source port and checksum of VXLAN, and IPv6 flow
@@ -504,7 +510,7 @@ fn keepalive_of_the_other_end_goes_back_as_it_is_and_is_counted() {
             header.dont_fragment = false;
         }
         assert_eq!(expected.macs(OUTSIDE_MAC, ROUTER_MAC).build(), sent[0].frame);
-        assert_eq!(1, rig.plane.counters()[0].keepalives_answered.get());
+        assert_eq!(1, rig.plane.counters()[0].gre_keepalives_answered.get());
         assert_eq!([1, 1, 1, 1], counted(&rig, OUTSIDE));
         assert_eq!([0, 0, 0, 0], counted(&rig, TUNNEL));
     }
@@ -521,7 +527,7 @@ fn keepalives_of_others_or_to_others_are_not_answered() {
     ] {
         let mut rig = tunnelled::rig(tunnel);
         rig.send(OUTSIDE, &keepalive(&tunnel, ends, key).build());
-        assert_eq!(0, rig.plane.counters()[0].keepalives_answered.get(), "{ends:?}");
+        assert_eq!(0, rig.plane.counters()[0].gre_keepalives_answered.get(), "{ends:?}");
     }
     let mut rig = tunnelled::rig(tunnel);
     let stranger = Tunnel {

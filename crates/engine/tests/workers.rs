@@ -141,7 +141,7 @@ fn same_frames_give_the_same_bytes_in_order_with_any_number_of_workers() {
             assert_eq!(ours, theirs, "{flow:?}");
         }
         let (given, taken) = rig.plane.counters().iter().fold((0, 0), |(given, taken), c| {
-            (given + c.all_handed_over(), taken + c.taken_over.get())
+            (given + c.all_handed_off(), taken + c.taken_over.get())
         });
         assert!(given > 0);
         assert_eq!(given, taken);

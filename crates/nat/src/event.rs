@@ -2,28 +2,42 @@
 
 use crate::ports::PortClass;
 use crate::{Address, PoolIndex};
-use sluice_wire::Context;
+use sluice_wire::{Context, events, named};
 
-/// Kind of a binding event. The names are taken from RFC 8158.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum EventKind {
-    /// A subscriber was paired with an outside address.
-    AddressBindingCreate,
-    /// The pairing of a subscriber was removed.
-    AddressBindingDelete,
-    /// A port block was allocated to a subscriber.
-    PortBlockAllocation,
-    /// A port block was released.
-    PortBlockDeallocation,
-    /// A mapping was created.
-    BibCreate,
-    /// A mapping was removed.
-    BibDelete,
-    /// A subscriber needed a port, but no port was free.
-    PortsExhausted,
-    /// A subscriber exceeded a limit.
-    QuotaExceeded,
+named! {
+    /// Field of a binding event.
+    pub enum EventField {
+        Time "time" "Time of the event.";
+        Context "context" "Context of the inside address.";
+        Inside "inside" "Inside address, or the first address of the subscriber's prefix.";
+        InsidePort "inside-port" "Inside port of a mapping.";
+        Outside "outside" "Outside address.";
+        Ports "ports" "First and last outside port.";
+        Pool "pool" "Pool of the outside address.";
+        Class "class" "Port class.";
+    }
+}
+
+events! {
+    /// Kind of a binding event. The names are taken from RFC 8158.
+    pub enum EventKind of EventField {
+        AddressBindingCreate "address-binding-create" "A subscriber was paired with an outside address."
+            [Time Context Inside Outside Ports Pool];
+        AddressBindingDelete "address-binding-delete" "The pairing of a subscriber was removed."
+            [Time Context Inside Outside Ports Pool];
+        PortBlockAllocation "port-block-allocation" "A port block was allocated to a subscriber."
+            [Time Context Inside Outside Ports Pool];
+        PortBlockDeallocation "port-block-deallocation" "A port block was released."
+            [Time Context Inside Outside Ports Pool];
+        BibCreate "bib-create" "A mapping was created."
+            [Time Context Inside InsidePort Outside Ports Pool Class];
+        BibDelete "bib-delete" "A mapping was removed."
+            [Time Context Inside InsidePort Outside Ports Pool Class];
+        PortsExhausted "ports-exhausted" "A subscriber needed a port, but no port was free."
+            [Time Context Inside Pool Class];
+        QuotaExceeded "quota-exceeded" "A subscriber exceeded a limit."
+            [Time Context Inside Pool Class];
+    }
 }
 
 /// Set of event kinds that are recorded.
@@ -34,7 +48,15 @@ impl EventKinds {
     /// The empty set: no event is recorded.
     pub const NONE: Self = Self(0);
     /// Set of all event kinds.
-    pub const ALL: Self = Self(u16::MAX);
+    pub const ALL: Self = {
+        assert!(EventKind::ALL.len() <= u16::BITS as usize, "each kind has a bit");
+        let (mut all, mut kind) = (Self::NONE, 0);
+        while kind < EventKind::ALL.len() {
+            all = all.with(EventKind::ALL[kind]);
+            kind += 1;
+        }
+        all
+    };
 
     /// Returns this set with one more kind.
     pub const fn with(self, kind: EventKind) -> Self {
@@ -50,6 +72,11 @@ impl EventKinds {
     /// Whether the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
+    }
+
+    /// The kinds of the set, in the order of their declaration.
+    pub fn iter(self) -> impl Iterator<Item = EventKind> {
+        EventKind::ALL.iter().copied().filter(move |&kind| self.has(kind))
     }
 }
 
@@ -155,5 +182,30 @@ impl Outbox {
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.lost == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn set_of_all_kinds_has_each_declared_kind() {
+        assert!(EventKinds::ALL.iter().eq(EventKind::ALL.iter().copied()));
+        assert_eq!(0, EventKinds::NONE.iter().count());
+        let some = EventKinds::NONE
+            .with(EventKind::BibDelete)
+            .with(EventKind::AddressBindingCreate);
+        assert!(some.iter().eq([EventKind::AddressBindingCreate, EventKind::BibDelete]));
+    }
+
+    #[test]
+    fn fields_of_a_kind_are_declared_once_each() {
+        for kind in EventKind::ALL {
+            let fields = kind.fields();
+            let times = |field| fields.iter().filter(|&&other| other == field).count();
+            assert!(fields.iter().all(|&field| times(field) == 1), "{kind:?}");
+            assert!(fields.contains(&EventField::Time), "{kind:?}");
+        }
     }
 }

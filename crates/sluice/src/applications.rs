@@ -28,7 +28,9 @@ impl ShowAnswer for operation::Applications {
         output: &mut dyn Write,
     ) -> Result<(), CommandError> {
         let mut columns = Columns::new(&[("SESSIONS", Left), ("", Right)]);
-        columns.row(["being identified".into(), grouped(status.identifying)]);
+        for (name, count) in &status.counters.0 {
+            columns.row([name.clone(), grouped(count.total())]);
+        }
         for result in &status.results {
             columns.row([result.result.clone(), grouped(result.sessions)]);
         }

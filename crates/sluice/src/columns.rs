@@ -10,7 +10,7 @@ use sluice_daemon::config::text::escaped;
 /// A table to which rows are added.
 #[derive(Debug)]
 pub struct Columns {
-    titles: Vec<(&'static str, Align)>,
+    titles: Vec<(String, Align)>,
     widths: Vec<usize>,
     rows: Vec<Vec<String>>,
     titled: bool,
@@ -18,10 +18,13 @@ pub struct Columns {
 
 impl Columns {
     /// Create a table with these columns.
-    pub fn new(titles: &[(&'static str, Align)]) -> Self {
+    pub fn new(titles: &[(&str, Align)]) -> Self {
         let widths = titles.iter().map(|(title, _)| title.len()).collect();
         Self {
-            titles: titles.to_vec(),
+            titles: titles
+                .iter()
+                .map(|(title, align)| ((*title).to_owned(), *align))
+                .collect(),
             widths,
             rows: Vec::new(),
             titled: false,
@@ -48,7 +51,7 @@ impl Columns {
     /// Returns the errors of the output.
     pub fn flush(&mut self, output: &mut dyn Write) -> io::Result<()> {
         if !self.titled {
-            let titles = self.titles.iter().map(|(title, _)| (*title).to_owned()).collect();
+            let titles = self.titles.iter().map(|(title, _)| title.clone()).collect();
             self.rows.insert(0, titles);
             self.titled = true;
         }

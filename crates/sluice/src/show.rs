@@ -30,7 +30,7 @@ pub trait Typed: fmt::Debug {
 }
 
 /// Text output of an operation that has a single answer.
-pub(crate) trait ShowAnswer: Answered<Request: Args + fmt::Debug> + fmt::Debug {
+pub trait ShowAnswer: Answered<Request: Args + fmt::Debug> + fmt::Debug {
     /// Options that the command has in addition to the options of the request.
     type Options: Args + fmt::Debug;
 

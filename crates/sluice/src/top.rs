@@ -61,7 +61,7 @@ fn snapshots(
 mod tests {
     use std::time::Instant;
 
-    use sluice_daemon::config::api::{Core, Counter, Drop, Interface, Status};
+    use sluice_daemon::config::api::{Core, Drop, Interface, Status, WorkerCounter};
 
     use super::poll::Poll;
 
@@ -136,10 +136,12 @@ mod tests {
         }
     }
 
-    fn counter(name: &str, count: u64) -> Counter {
-        Counter {
+    fn counter(name: &str, count: u64) -> WorkerCounter {
+        WorkerCounter {
             name: name.into(),
             count,
+            unit: "packets".into(),
+            kind: if name == "waiting" { "gauge" } else { "total" }.into(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! All tests of the crate in one program, so that shared code is built and linked once.
 
+mod counters;
 mod daemon;
 mod documents;
 mod grammar;

@@ -12,7 +12,6 @@ use sluice_dpdk::eal::{HugepageFault, HugepageReason};
 use sluice_dpdk::pci::{CardFault, Mode, Process};
 use sluice_engine::control::graph::{Edge, edges};
 use sluice_engine::nodes::NODES;
-use sluice_engine::packet::counters::{CycleStage, HandOffCause, InterfaceCounters, WorkerCounters};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -508,31 +507,4 @@ fn api_document_lists_every_operation() {
         operation::ALL.len(),
         document.matches("| `GET ").count() + document.matches("| `POST ").count()
     );
-}
-
-#[test]
-fn cores_guide_explains_every_counter_of_workers_and_interfaces() {
-    let guide = read("docs/cores.md");
-    let named = WorkerCounters::NAMED.iter();
-    let named = named.map(|counter| format!("| `{}` | {} | {} |", counter.name, counter.kind.name(), counter.help));
-    let causes = HandOffCause::ALL.iter();
-    let causes = causes.map(|cause| {
-        format!(
-            "| `handed-over-{}` | total | of `handed-over`: {} |",
-            cause.name(),
-            cause.help()
-        )
-    });
-    let stages = CycleStage::ALL.iter();
-    let stages = stages.map(|stage| format!("| `cycles-{}` | total | clock cycles: {} |", stage.name(), stage.help()));
-    let rows: BTreeSet<_> = named.chain(causes).chain(stages).collect();
-    for row in &rows {
-        assert_eq!(1, guide.matches(row).count(), "docs/cores.md lacks {row}");
-    }
-    for counter in InterfaceCounters::NAMED {
-        let row = format!("| `{}` | {} | {} |", counter.name, counter.kind.name(), counter.help);
-        assert_eq!(1, guide.matches(&row).count(), "docs/cores.md lacks {row}");
-    }
-    let all = WorkerCounters::NAMED.len() + HandOffCause::ALL.len() + CycleStage::ALL.len();
-    assert_eq!(all, rows.len());
 }

@@ -7,10 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Value, json};
-use sluice_command::top::snapshot::{COUNTERS, STAGES};
 use sluice_config::api::Interface;
 use sluice_config::api::operation;
-use sluice_engine::packet::counters::{CycleStage, InterfaceCounters, WorkerCounters};
+use sluice_engine::packet::counters::InterfaceCounters;
 
 fn status() -> Value {
     json!({
@@ -21,7 +20,10 @@ fn status() -> Value {
 
 /// A worker that has processed `bursts` bursts of 1,000 packets at 150 cycles each.
 fn core(bursts: u64) -> Value {
-    let counter = |name: &str, count: u64| json!({ "name": name, "count": count });
+    let counter = |name: &str, count: u64| {
+        let kind = if name == "waiting" { "gauge" } else { "total" };
+        json!({ "name": name, "count": count, "unit": "packets", "kind": kind })
+    };
     json!({
         "worker": 0, "core": 3, "state": "running", "parts": "receive+parse+session+transmit", "shards": 16,
         "sessions": 5, "packets": 1_000 * bursts, "rate": 0, "busy": 0.5, "leaked": 0,
@@ -114,6 +116,13 @@ fn top_once_as_json_is_an_object_on_a_line() {
     assert!((rate(&snapshot["gateway"]["predicted"]) / rate(&worker["predicted"]) - 1.0).abs() < 1e-6);
     assert!(rate(&snapshot["interfaces"][0]["received"]) > 1_000.0);
     assert_eq!("unsolicited", snapshot["drops"][0]["name"]);
+    let counters = worker["counters"].as_object().unwrap();
+    assert_eq!(4, counters.len(), "every counter of the daemon is in the snapshot");
+    assert_eq!(json!(9.0), counters["waiting"], "the value of a gauge");
+    assert_eq!(
+        2.0,
+        rate(&counters["cycles-session"]) / rate(&counters["cycles-receive"])
+    );
 }
 
 #[test]
@@ -143,27 +152,6 @@ fn top_of_an_interval_too_short_is_refused() {
 }
 
 #[test]
-fn top_stages_are_those_that_workers_count_for_packets() {
-    let mut counted: Vec<_> = CycleStage::ALL
-        .iter()
-        .filter(|&&stage| stage != CycleStage::Housekeeping)
-        .map(|stage| stage.name())
-        .collect();
-    let mut shown = STAGES.to_vec();
-    counted.sort_unstable();
-    shown.sort_unstable();
-    assert_eq!(counted, shown);
-}
-
-#[test]
-fn top_reads_counters_by_the_names_that_workers_have() {
-    let names: Vec<_> = WorkerCounters::NAMED.iter().map(|counter| counter.name).collect();
-    for name in COUNTERS {
-        assert_eq!(1, names.iter().filter(|named| **named == name).count(), "{name}");
-    }
-}
-
-#[test]
 fn interfaces_in_the_api_have_the_counters_that_are_declared() {
     let interface: Interface = serde_json::from_value(interface(1)).expect("an interface");
     let interface = serde_json::to_value(interface).expect("an object");
@@ -172,7 +160,10 @@ fn interfaces_in_the_api_have_the_counters_that_are_declared() {
         .iter()
         .filter(|(name, value)| value.is_u64() && !["mtu", "queues"].contains(&name.as_str()));
     let mut counted: Vec<_> = counted.map(|(name, _)| name.as_str()).collect();
-    let mut declared: Vec<_> = InterfaceCounters::NAMED.iter().map(|counter| counter.name).collect();
+    let declared = InterfaceCounters::NAMED
+        .iter()
+        .filter(|counter| counter.label.is_none());
+    let mut declared: Vec<_> = declared.map(|counter| counter.name).collect();
     counted.sort_unstable();
     declared.sort_unstable();
     assert_eq!(declared, counted);

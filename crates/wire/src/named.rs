@@ -56,6 +56,45 @@ macro_rules! named {
     };
 }
 
+/// Declares an enum of events with [`named!`](crate::named!). Each row also lists the fields of the event, which are values of
+/// another named enum. Lists, sets of kinds and exporters derive from the rows.
+///
+/// ```
+/// sluice_wire::named! {
+///     /// A field.
+///     pub enum Field {
+///         Time "time" "Time of the event.";
+///         Port "port" "Port of the link.";
+///     }
+/// }
+/// sluice_wire::events! {
+///     /// Kind of an event.
+///     pub enum Kind of Field {
+///         LinkUp "link-up" "A link came up." [Time Port];
+///         Full "full" "The table was full." [Time];
+///     }
+/// }
+/// assert_eq!("link-up", Kind::LinkUp.name());
+/// assert_eq!([Field::Time, Field::Port], Kind::LinkUp.fields());
+/// ```
+#[macro_export]
+macro_rules! events {
+    (
+        $(#[$meta:meta])* $visibility:vis enum $enum:ident of $fields:ident {
+            $($variant:ident $name:literal $help:literal [$($field:ident)*];)+
+        }
+    ) => {
+        $crate::named! { $(#[$meta])* $visibility enum $enum { $($variant $name $help;)+ } }
+
+        impl $enum {
+            /// Fields of the event, in the order in which records contain them.
+            pub const fn fields(self) -> &'static [$fields] {
+                match self { $(Self::$variant => &[$($fields::$field),*],)+ }
+            }
+        }
+    };
+}
+
 /// Whether all names are distinct. [`named!`](crate::named!) checks this at compile time.
 pub const fn are_distinct(names: &[&str]) -> bool {
     let mut second = 1;

@@ -370,7 +370,11 @@ impl<'s, 'm> Rig<'s, 'm> {
     /// Number of inspected packets, according to the engine.
     #[cfg(test)]
     pub fn inspected(&self) -> u64 {
-        self.plane.counters().iter().map(|worker| worker.inspected.get()).sum()
+        self.plane
+            .counters()
+            .iter()
+            .map(|worker| worker.inspection.inspected.get())
+            .sum()
     }
 
     /// Number of frames that the sink received after a later frame of the same flow, since the rig was created.

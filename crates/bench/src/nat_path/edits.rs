@@ -354,7 +354,7 @@ pub fn edits(bench: &mut Bench<'_, '_>, sessions: u32, inside: Inside) -> Result
         };
         measure(SETTLING)?;
         let (quiet, _) = measure(LOOPS)?;
-        let before = plane.counters()[0].sessions_revised.get();
+        let before = plane.counters()[0].sessions_revalidated.get();
         let (stop, began) = (AtomicBool::new(false), tsc::now());
         let (measured, took) = std::thread::scope(|scope| {
             let editor = scope.spawn(|| {
@@ -368,7 +368,7 @@ pub fn edits(bench: &mut Bench<'_, '_>, sessions: u32, inside: Inside) -> Result
         let (busy, packets) = measured?;
         let seconds = (tsc::now() - began) as f64 / tsc::frequency() as f64;
         let took = took.map_err(|_| "the thread that changes rules failed")??;
-        let revised = plane.counters()[0].sessions_revised.get() - before;
+        let revised = plane.counters()[0].sessions_revalidated.get() - before;
         add_cost(&mut runs, busy, base);
         runs.extend([
             ("cycles_without_edits", quiet - base),

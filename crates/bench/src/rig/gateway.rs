@@ -260,7 +260,7 @@ impl<'m> Gateway<'m> {
 
     /// Cycles that the worker has spent on each of its stages.
     pub fn stages(&self) -> [u64; CycleStage::ALL.len()] {
-        self.rounds.counters.cycles.each_ref().map(|stage| stage.get())
+        self.rounds.counters.cycles.values()
     }
 
     /// Bytes of memory per session, if each shard has this number of cache lines.

@@ -154,9 +154,9 @@ impl Done {
 
     /// Adds what a worker has counted.
     pub fn count(&mut self, counters: &WorkerCounters) {
-        (self.handed, self.taken) = (counters.all_handed_over(), counters.taken_over.get());
+        (self.handed, self.taken) = (counters.all_handed_off(), counters.taken_over.get());
         self.assisted = counters.assisted.get();
-        self.stages = counters.cycles.each_ref().map(|stage| stage.get());
+        self.stages = counters.cycles.values();
     }
 }
 

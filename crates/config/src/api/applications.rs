@@ -2,12 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::CounterValues;
+
 /// Status of application identification.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct ApplicationsStatus {
-    /// Number of sessions that are being examined.
-    pub identifying: u64,
+    /// Counters over all workers, except those by result or application.
+    #[serde(flatten)]
+    pub counters: CounterValues,
     /// Results for sessions that were examined.
     pub results: Vec<ApplicationResults>,
     /// All applications, ordered by the number of sessions since the start.

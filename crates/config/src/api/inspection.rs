@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use super::CounterValues;
 use super::column::{Column, Row};
 
 /// Selection of alerts.
@@ -91,51 +92,9 @@ pub struct InspectionStatus {
     pub search_bytes: u64,
     /// How the search database was obtained.
     pub search: SearchMade,
-    /// Packets subject to inspection: the sum of inspected, bypassed, dropped and waiting packets.
-    pub received: u64,
-    /// Packets forwarded after inspection.
-    pub inspected: u64,
-    /// Packets forwarded without inspection.
-    pub bypassed: u64,
-    /// Packets forwarded without inspection, for each reason. Reasons with a zero count are omitted.
-    pub bypassed_by_reason: Vec<InspectionReason>,
-    /// Packets dropped by inspection.
-    pub dropped: u64,
-    /// Packets dropped by inspection, for each reason. Reasons with a zero count are omitted.
-    pub dropped_by_reason: Vec<InspectionReason>,
-    /// Fragments that wait for the other fragments of their datagram.
-    pub waiting: u64,
-    /// Number of bytes searched for signatures.
-    pub searched: u64,
-    /// TCP segments in which inspection cleared the urgent pointer.
-    pub urgent_cleared: u64,
-    /// Flows that are no longer inspected, because they were clean or because of a policy.
-    pub bypassed_flows: u64,
-    /// Flows that switched to a newer generation of rules.
-    pub reopened: u64,
-    /// Number of protocol anomalies of each kind. Anomalies with a zero count are omitted.
-    pub anomalies: Vec<InspectionReason>,
-    /// Number of times that each limit was reached. Limits with a zero count are omitted.
-    pub limits: Vec<InspectionReason>,
-    /// Number of workers that are overloaded now.
-    pub overloaded: u64,
-    /// Number of times that workers have been overloaded.
-    pub overloads: u64,
-    /// Matches that `threshold` or `detection_filter` could not count because the table was full.
-    pub uncounted: u64,
-    /// Values of `xbits` and `dataset` that could not be stored because the table was full.
-    pub unrecorded: u64,
-    /// Number of alerts.
-    pub alerts: u64,
-    /// Alerts lost because a queue was full.
-    pub alerts_lost: u64,
-    /// Number of EVE records written.
-    pub records: u64,
-    /// Number of EVE records lost because a queue was full or writing failed.
-    pub records_lost: u64,
-    /// Lost records that could not be written to the file, usually because the disk is full.
-    #[serde(default)]
-    pub records_failed: u64,
+    /// Counters of inspection over all workers: packets, anomalies, limits, alerts and records.
+    #[serde(flatten)]
+    pub counters: CounterValues,
 }
 
 /// Inspection rules that a commit has made active.

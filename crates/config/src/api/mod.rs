@@ -9,6 +9,7 @@
 
 mod applications;
 pub mod column;
+mod counters;
 mod filter;
 mod filter_request;
 mod graph;
@@ -26,6 +27,7 @@ mod uplinks;
 
 pub use applications::{ApplicationResults, ApplicationSessions, ApplicationsStatus};
 pub use column::{Align, Column, Row};
+pub use counters::{CounterValue, CounterValues, WorkerCounter};
 pub use filter::{EndpointFilter, FilterError, NeighbourFilter, NetFilter, Position, SessionFilter};
 pub use filter_request::FilterRequest;
 pub use graph::{Graph, GraphChain, GraphEdge, GraphNode, GraphStep, NodeWork};

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
+use super::WorkerCounter;
 use super::column::{Column, Row, age, grouped, or_dash};
 use crate::value::Protocol;
 
@@ -431,7 +432,7 @@ pub struct Core {
     /// Number of leaked buffers, which no node released. A number other than 0 indicates a bug.
     pub leaked: u64,
     /// Other counters of the worker.
-    pub counters: Vec<Counter>,
+    pub counters: Vec<WorkerCounter>,
 }
 
 impl Row for Core {

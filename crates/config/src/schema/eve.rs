@@ -85,22 +85,107 @@ impl Eve {
     }
 }
 
-/// Type of records: a value of `types`, and the `event_type` in the lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum EveType {
-    /// A rule matched.
-    Alert,
-    /// Inspection dropped a packet.
-    Drop,
-    /// A flow has ended, or is no longer inspected.
-    Flow,
-    /// Periodic inspection statistics.
-    Stats,
-    /// An HTTP request with its response.
-    Http,
-    /// A DNS message.
-    Dns,
-    /// A TLS hello.
-    Tls,
+/// Field of a record, in addition to those of every record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EveField {
+    /// Path of the field, with dots.
+    pub path: &'static str,
+    /// Values, or when the field is present.
+    pub note: &'static str,
+}
+
+/// Declares the types of records. A row is the variant, its name, the event that it records, and its fields. A field may have a
+/// note.
+macro_rules! eve_types {
+    (
+        $(#[$meta:meta])* $types:ident {
+            $($variant:ident $name:literal $help:literal [$($path:literal $(($note:literal))?),*];)+
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        pub enum $types { $(#[doc = $help] #[serde(rename = $name)] $variant,)+ }
+
+        impl $types {
+            /// All types.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The value of `types` and of `event_type`.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// The event that is recorded.
+            pub const fn help(self) -> &'static str {
+                match self { $(Self::$variant => $help,)+ }
+            }
+
+            /// Fields of the record, in addition to those of every record.
+            pub const fn fields(self) -> &'static [EveField] {
+                match self {
+                    $(Self::$variant => &[$(EveField { path: $path, note: concat!($($note)?) }),*],)+
+                }
+            }
+        }
+    };
+}
+
+eve_types! {
+    /// Type of records: a value of `types`, and the `event_type` in the lines.
+    EveType {
+        Alert "alert" "a rule matched" [
+            "direction" ("`to_server` or `to_client`"),
+            "alert.action" ("`allowed`, `blocked`"),
+            "alert.gid", "alert.signature_id", "alert.rev", "alert.signature", "alert.category", "alert.severity",
+            "flow.pkts_toserver", "flow.pkts_toclient", "flow.bytes_toserver", "flow.bytes_toclient" ("up to that time")
+        ];
+        Drop "drop" "inspection dropped a packet" [
+            "direction" ("`to_server` or `to_client`"),
+            "drop.reason" ("a name of `show drops`"),
+            "drop.len" ("if it is still known"),
+            "alert.action" ("this and the next fields if a rule dropped the packet, or ended the flow before"),
+            "alert.gid", "alert.signature_id", "alert.rev", "alert.signature", "alert.category", "alert.severity"
+        ];
+        Flow "flow" "the session of an inspected flow ended, or the flow is no longer inspected" [
+            "flow.pkts_toserver", "flow.pkts_toclient", "flow.bytes_toserver", "flow.bytes_toclient", "flow.start",
+            "flow.end", "flow.age",
+            "flow.state" ("`new`, `established`, `closed`, `bypassed`"),
+            "flow.reason" ("`timeout`, `forced`, `bypass`"),
+            "flow.alerted",
+            "ndpi.proto" ("if `[applications]` identified it")
+        ];
+        Stats "stats" "every `stats-interval`" [
+            "stats.uptime", "stats.decoder", "stats.detect", "stats.ips.blocked", "stats.ips.drop_reason",
+            "stats.inspection"
+        ];
+        Http "http" "a response was complete, or the flow ended before; also if 64 requests of an HTTP/2 connection in clear text wait for responses" [
+            "tx_id", "http.hostname", "http.url", "http.http_user_agent", "http.http_content_type", "http.http_refer",
+            "http.http_method", "http.protocol", "http.status", "http.length",
+            "http.http2.stream_id" ("for HTTP/2"),
+            "http.truncated" ("names of truncated fields")
+        ];
+        Dns "dns" "a message passed" [
+            "dns.type" ("`query`, `answer`"),
+            "dns.tx_id", "dns.id", "dns.rrname", "dns.rrtype", "dns.opcode",
+            "dns.rcode" ("of an answer"), "dns.flags" ("of an answer"),
+            "dns.answers" ("with `rrname`, `rrtype`, `ttl`, `rdata`"),
+            "dns.truncated" ("if the message is truncated")
+        ];
+        Tls "tls" "the server's hello showed the version, or the flow ended before" [
+            "tls.sni", "tls.version", "tls.ja3.hash",
+            "tls.truncated" ("names of truncated fields")
+        ];
+    }
+}
+
+impl EveType {
+    /// Row of the table of types in documents.
+    pub fn document_row(self) -> String {
+        let field = |field: &EveField| match field.note {
+            "" => format!("`{}`", field.path),
+            note => format!("`{}` ({note})", field.path),
+        };
+        let fields: Vec<_> = self.fields().iter().map(field).collect();
+        format!("| `{}` | {} | {} |", self.name(), self.help(), fields.join(", "))
+    }
 }

@@ -24,7 +24,7 @@ pub use crate::value::SetType;
 pub use applications::Applications;
 pub use bridge::{Bridge, Fail, Invalid};
 pub use chain::{ChainStep, ChainTable, ChainWord, Police, PoliceBy};
-pub use eve::{Eve, EveType};
+pub use eve::{Eve, EveField, EveType};
 pub use filter::{Action, Filter, ListSearch, Matcher, Name, NamedSet, Part, RejectWith, Verdict};
 pub use gateway::{Fragments, Gateway, Neighbours, Policing, Rate, StaticNeighbour};
 pub use inspection::{

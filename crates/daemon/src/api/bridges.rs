@@ -23,7 +23,7 @@ impl Serve for operation::Bridges {
             let name = config.document.bridges.get_index(bridge.number);
             let spared = |reason: Reason| -> u64 {
                 let workers = control.counters.iter();
-                let sides = |worker: &InterfaceCounters| worker.spared(reason);
+                let sides = |worker: &InterfaceCounters| worker.exempted(reason);
                 let both = [index, bridge.peer].map(usize::from);
                 workers
                     .flat_map(|worker| both.into_iter().filter_map(|side| worker.interfaces.get(side)))

@@ -7,7 +7,7 @@ use sluice_config::api::{
 };
 use sluice_config::config::Link;
 use sluice_dpdk::Port;
-use sluice_engine::packet::counters::{CycleStage, HandOffCause, InterfaceCounters, WorkerCounters};
+use sluice_engine::packet::counters::{InterfaceCounters, WorkerCounters};
 use sluice_engine::packet::io::NO_PORT;
 use sluice_engine::packet::reason::Reason;
 use sluice_engine::snapshot;
@@ -18,6 +18,7 @@ use super::routers::router_name;
 use super::sessions::{interface, router};
 use super::{Refusal, Serve};
 use crate::control::Control;
+use crate::counters::{self, NEIGHBOUR_CONFLICTS};
 use crate::start::{mac_text, sum};
 
 impl Serve for operation::Status {
@@ -26,7 +27,7 @@ impl Serve for operation::Status {
         let plane = control.plane();
         let [all, v6] = control.counters.iter().fold([0u64; 2], |[all, v6], worker| {
             let exist = worker.sessions_created.get().wrapping_sub(worker.sessions_ended.get());
-            [all.wrapping_add(exist), v6.wrapping_add(worker.sessions_six.get())]
+            [all.wrapping_add(exist), v6.wrapping_add(worker.sessions_v6.get())]
         });
         Ok(Status {
             name: config.document.system.name.clone(),
@@ -98,9 +99,9 @@ impl Serve for operation::Interfaces {
                 received_bytes: total(|counters| counters.received_bytes.get()),
                 sent: total(|counters| counters.sent.get()),
                 sent_bytes: total(|counters| counters.sent_bytes.get()),
-                originated: total(|counters| counters.made.get()),
+                originated: total(|counters| counters.originated.get()),
                 dropped: total(|counters| counters.all_drops()),
-                to_host: total(|counters| counters.taken_in.get()),
+                to_host: total(|counters| counters.to_host.get()),
                 parked: total(|counters| counters.parked.get()),
                 unparked: total(|counters| counters.unparked.get()),
                 counters: device
@@ -194,35 +195,18 @@ impl Serve for operation::ClearNeighbours {
     }
 }
 
-/// Counter of address conflicts. In a conflict, another host uses one of the gateway's addresses. The control plane
-/// counts conflicts; the list shows the count in the row of the worker that owns the neighbour tables.
-const NEIGHBOUR_CONFLICTS: &str = "neighbour-conflicts";
-
 impl Serve for operation::Cores {
     async fn serve(control: Arc<Control>, _: Self::Request) -> Result<Self::Answer, Refusal> {
         let config = control.config();
         let plane = control.plane();
-        let items = control.counters.iter().enumerate().map(|(worker, counters)| {
+        let items = control.counters.iter().enumerate().map(|(worker, counted)| {
             let load = control.load(worker);
-            let named = WorkerCounters::NAMED.iter();
-            let mut others: Vec<_> = named.map(|named| counter(named.name, (named.read)(counters))).collect();
             let conflicts = match worker as u16 == plane.snapshot().owner {
                 true => plane.conflicts().count(),
                 false => 0,
             };
-            others.push(counter(NEIGHBOUR_CONFLICTS, conflicts));
-            others.extend(HandOffCause::ALL.iter().map(|&cause| {
-                counter(
-                    &format!("handed-over-{}", cause.name()),
-                    counters.handed_over[cause as usize].get(),
-                )
-            }));
-            others.extend(CycleStage::ALL.iter().map(|&stage| {
-                counter(
-                    &format!("cycles-{}", stage.name()),
-                    counters.cycles[stage as usize].get(),
-                )
-            }));
+            let mut others = counters::listed(WorkerCounters::NAMED, &**counted);
+            others.extend(counters::listed(&[NEIGHBOUR_CONFLICTS], &conflicts));
             Core {
                 worker: worker as u16,
                 core: config.cores.get(worker).copied().unwrap_or_default(),
@@ -234,15 +218,15 @@ impl Serve for operation::Cores {
                 .into(),
                 parts: plane.start_parameters().stages.parts(worker as u16),
                 shards: plane.start_parameters().owners.count(worker as u16) as u16,
-                sessions: counters
+                sessions: counted
                     .sessions_created
                     .get()
-                    .wrapping_add(counters.sessions_moved.get())
-                    .wrapping_sub(counters.sessions_ended.get()),
-                packets: counters.packets.get(),
+                    .wrapping_add(counted.sessions_moved.get())
+                    .wrapping_sub(counted.sessions_ended.get()),
+                packets: counted.packets.get(),
                 rate: load.rate,
                 busy: load.busy,
-                leaked: counters.forgotten.get(),
+                leaked: counted.leaked.get(),
                 counters: others,
             }
         });

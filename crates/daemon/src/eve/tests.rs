@@ -72,7 +72,37 @@ fn read_back(said: RecordKind, service: Option<Service>) -> Value {
     let mut line: Value = serde_json::from_str(&text).unwrap();
     let flow = line.as_object_mut().unwrap().remove("flow_id").unwrap();
     assert!(flow.as_u64().is_some_and(|flow| flow > 0 && flow < 1 << 53));
+    check_fields(&line);
     line
+}
+
+/// Checks that the fields of a record are those that are declared for its type, and those of every record.
+fn check_fields(line: &Value) {
+    const COMMON: [&str; 10] = [
+        "timestamp",
+        "event_type",
+        "flow_id",
+        "in_iface",
+        "src_ip",
+        "src_port",
+        "dest_ip",
+        "dest_port",
+        "proto",
+        "app_proto",
+    ];
+    let kind: EveType = serde_json::from_value(line["event_type"].clone()).unwrap();
+    assert_eq!(line["event_type"], kind.name());
+    let mut open = vec![(String::new(), line)];
+    while let Some((path, value)) = open.pop() {
+        let declared = kind.fields().iter().any(|field| field.path == path) || COMMON.contains(&path.as_str());
+        match value.as_object() {
+            Some(members) => open.extend(members.iter().map(|(name, value)| match path.as_str() {
+                "" => (name.clone(), value),
+                path => (format!("{path}.{name}"), value),
+            })),
+            None => assert!(declared, "{path} is not declared for {kind:?}"),
+        }
+    }
 }
 
 /// The fields of every record, merged with `said`.

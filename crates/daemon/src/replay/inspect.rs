@@ -307,8 +307,8 @@ pub fn inspect(
         packets,
         bytes,
         flows,
-        alerts: sum(&world, |worker| &worker.alerts),
-        inspected: sum(&world, |worker| &worker.inspected),
+        alerts: sum(&world, |worker| &worker.inspection.alerts),
+        inspected: sum(&world, |worker| &worker.inspection.inspected),
         uninspected: uninspected(&world),
         lost: world.lost(),
         truncated: cut.truncated,
@@ -366,7 +366,10 @@ fn uninspected(world: &World<'_>) -> Vec<Uninspected> {
     let bypassed = Skipped::ALL.iter().map(|&why| Uninspected {
         reason: why.name(),
         help: why.help(),
-        packets: counters.iter().map(|worker| worker.bypassed[why as usize].get()).sum(),
+        packets: counters
+            .iter()
+            .map(|worker| worker.inspection.bypassed[why as usize].get())
+            .sum(),
     });
     let dropped = Reason::all().map(|reason| {
         let interfaces = counters.iter().flat_map(|worker| worker.interfaces.iter());

@@ -402,7 +402,7 @@ impl<'m> World<'m> {
     pub fn lost(&self) -> u64 {
         let counters = self.plane.counters().iter();
         counters
-            .map(|worker| worker.alerts_lost.get() + worker.records_lost.get())
+            .map(|worker| worker.inspection.alerts_lost.get() + worker.inspection.records_lost.get())
             .sum()
     }
 

@@ -60,8 +60,8 @@ impl AlertQueue {
     /// Queues an alert. If the queue is full, the alert is counted as lost.
     pub fn push(&mut self, alert: Alert, counters: &WorkerCounters) {
         match self.0.as_mut().is_some_and(|queue| queue.push(alert).is_ok()) {
-            true => counters.alerts.add(1),
-            false => counters.alerts_lost.add(1),
+            true => counters.inspection.alerts.add(1),
+            false => counters.inspection.alerts_lost.add(1),
         }
     }
 }

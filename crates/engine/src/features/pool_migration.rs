@@ -143,7 +143,7 @@ impl PoolMigration {
             .next();
         let Some((number, shard)) = next else {
             self.place = None;
-            tools.counters.leases_settled.set(self.generation.into());
+            tools.counters.migrated_generation.set(self.generation.into());
             return;
         };
         // Shards of other workers are skipped.

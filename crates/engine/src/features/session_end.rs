@@ -155,7 +155,7 @@ fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], tools: &Ses
     tools.events.collect(&mut F::bindings(shard).events, tools.counters);
     tools.counters.sessions_ended.add(ended);
     if F::IS_V6 {
-        tools.counters.sessions_six.remove(ended);
+        tools.counters.sessions_v6.remove(ended);
     }
 }
 
@@ -258,7 +258,7 @@ pub fn end<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, tools: &Session
     }
     tools.counters.sessions_ended.add(1);
     if F::IS_V6 {
-        tools.counters.sessions_six.remove(1);
+        tools.counters.sessions_v6.remove(1);
     }
     Some(session)
 }

@@ -62,7 +62,7 @@ pub fn decapsulate(
             }
         };
         if let Some(counters) = ctx.counters.interfaces.get(usize::from(meta.interface)) {
-            counters.taken_in.add(1);
+            counters.to_host.add(1);
         }
         if let Some(layers) = keepalive(packet, interface, ctx) {
             answer(slot, (interface, layers), batch, lists, ctx);

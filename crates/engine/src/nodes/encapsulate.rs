@@ -47,7 +47,7 @@ pub fn encapsulate(
         meta.interface = tunnel.map_or(egress, |tunnel| tunnel.underlay);
         // The interface of the tunnel has already counted the inner packet. The outer packet counts as a new packet of the gateway.
         if let Some(counters) = ctx.counters.interfaces.get(usize::from(meta.interface)) {
-            counters.made.add(1);
+            counters.originated.add(1);
         }
         let packet = &mut batch.packets[slot as usize];
         let wrapped = match tunnel {

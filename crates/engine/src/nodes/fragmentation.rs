@@ -81,7 +81,7 @@ pub fn fragment(
         }
     }
     if let Some(counters) = ctx.counters.interfaces.get(meta.interface as usize) {
-        counters.made.add(count as u64 - 1);
+        counters.originated.add(count as u64 - 1);
     }
     put(&mut lists.used, slot);
     count

@@ -84,7 +84,7 @@ pub fn icmp_error(
         }
         if let Some(counters) = ctx.counters.interfaces.get(meta.interface as usize) {
             counters.drop(reason);
-            counters.made.add(1);
+            counters.originated.add(1);
         }
         match (bridged, terminal) {
             (true, _) => bridge::answer(slot, tags, batch, lists, ctx),

@@ -94,7 +94,7 @@ pub fn inspect<F: Family>(
             inspection,
             settings: inspection.settings,
         };
-        ctx.counters.to_inspect.add(1);
+        ctx.counters.inspection.received.add(1);
         one(packet, batch, lists, ctx, work);
     }
 }

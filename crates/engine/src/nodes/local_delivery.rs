@@ -148,8 +148,8 @@ fn answer_echo(
         return put(&mut lists.taken, slot);
     }
     if let Some(counters) = ctx.counters.interfaces.get(meta.interface as usize) {
-        counters.taken_in.add(1);
-        counters.made.add(1);
+        counters.to_host.add(1);
+        counters.originated.add(1);
     }
     if of_site {
         // The answer is sent to the source MAC of the packet, because sites have no routes.

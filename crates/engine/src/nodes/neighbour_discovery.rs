@@ -105,7 +105,7 @@ pub fn neighbour_discovery(
         };
         let outcome = match outcome {
             Outcome::Proxied => {
-                ctx.counters.proxied.add(1);
+                ctx.counters.answered_as_proxy.add(1);
                 Outcome::Answer
             }
             outcome => outcome,
@@ -136,8 +136,8 @@ fn transmit(
     let packet = &batch.packets[slot as usize];
     let counters = ctx.counters.interfaces.get(meta.interface as usize);
     if let Some(counters) = counters {
-        counters.taken_in.add(1);
-        counters.made.add(1);
+        counters.to_host.add(1);
+        counters.originated.add(1);
         counters.sent.add(1);
         counters.sent_bytes.add(packet.len() as u64);
     }

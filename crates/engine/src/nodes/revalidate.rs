@@ -62,7 +62,7 @@ pub fn revalidate<F: Family>(
             put(lists.session_lookup.of::<F>(), slot);
             continue;
         }
-        ctx.counters.sessions_revised.add(is_old.into());
+        ctx.counters.sessions_revalidated.add(is_old.into());
         let tools = ctx.tools();
         let known = filter::known_application::<F>(&session, ctx.recognition);
         let mark = mark_of::<F>(ctx.snapshot, meta.shard, index);

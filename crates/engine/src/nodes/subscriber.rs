@@ -84,7 +84,7 @@ pub fn sent(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, 
             put(&mut lists.used, place);
             continue;
         };
-        counters.made.add(1);
+        counters.originated.add(1);
         match layers::parse(packet.bytes()) {
             _ if packet.bytes().is_empty() => lists.drop_packet(place, EngineReason::NoBuffer),
             Err(fault) => lists.drop_packet(place, fault),

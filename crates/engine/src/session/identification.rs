@@ -121,14 +121,14 @@ impl Identification {
     pub fn open(&self, identified: IdentifiedSession, counters: &WorkerCounters) -> Option<PendingIndex> {
         let pool = &mut *self.0.as_ref()?.borrow_mut();
         let flow = pool.applications.allocate();
-        counters.count_applications(pool.applications.counters());
+        counters.identification.copy(pool.applications.counters());
         let flow = flow?;
         *pool.pending.get_mut(flow.slot() as usize)? = Some(PendingSession {
             flow,
             identified,
             pair: ProtocolPair::default(),
         });
-        counters.applications_sought.add(1);
+        counters.identification.identifying.add(1);
         Some(place(flow))
     }
 
@@ -233,9 +233,9 @@ impl Pool {
         if let Some(pending) = self.pending.get_mut((bits & (MAX_PENDING - 1)) as usize) {
             *pending = None;
         }
-        counters.applications_sought.remove(1);
-        counters.count_application(pair.application);
-        counters.count_applications(self.applications.counters());
+        counters.identification.identifying.remove(1);
+        counters.identification.count_session(pair.application);
+        counters.identification.copy(self.applications.counters());
     }
 }
 
@@ -273,8 +273,8 @@ mod tests {
         assert_eq!(None, recognition.known(Application::Pending(first)));
         assert_eq!(
             [2, 0, 0, 1, 1, 0],
-            counters.applications.each_ref().map(|counter| counter.get())
+            std::array::from_fn::<_, 6, _>(|result| counters.identification.results.get(result))
         );
-        assert_eq!(1, counters.applications_sought.get());
+        assert_eq!(1, counters.identification.identifying.get());
     }
 }

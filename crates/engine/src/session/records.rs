@@ -216,8 +216,8 @@ impl RecordQueue {
     pub fn push(&self, about: RecordSubject, said: RecordKind, counters: &WorkerCounters) {
         let Some(queue) = &self.queue else { return };
         match queue.borrow_mut().push(Record { about, said }) {
-            Ok(()) => counters.records.add(1),
-            Err(_) => counters.records_lost.add(1),
+            Ok(()) => counters.inspection.records_queued.add(1),
+            Err(_) => counters.inspection.records_lost.add(1),
         }
     }
 

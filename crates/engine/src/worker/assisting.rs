@@ -323,7 +323,7 @@ impl<'m> Worker<'m> {
             if allocated == 1 {
                 self.parts.counters.assists_begun.add(1);
             }
-            self.parts.counters.shards_lent.set(allocated);
+            self.parts.counters.shards_assisted.set(allocated);
         }
     }
 
@@ -338,7 +338,7 @@ impl<'m> Worker<'m> {
         if allocated == 0 {
             self.parts.counters.assists_ended.add(1);
         }
-        self.parts.counters.shards_lent.set(allocated);
+        self.parts.counters.shards_assisted.set(allocated);
     }
 }
 

@@ -37,7 +37,7 @@ impl Worker<'_> {
         for slot in lists.taken.drain(..) {
             let interface = state.meta[slot as usize % BURST_BUFFERS].interface;
             if let Some(counters) = state.counters.interfaces.get(interface as usize) {
-                counters.taken_in.add(1);
+                counters.to_host.add(1);
             }
             put(&mut free, slot);
         }
@@ -45,7 +45,7 @@ impl Worker<'_> {
         lists.used.clear();
         self.io.free(&free);
         let forgotten = self.io.end();
-        self.parts.counters.forgotten.add(forgotten as u64);
+        self.parts.counters.leaked.add(forgotten as u64);
         over
     }
 
@@ -201,7 +201,7 @@ impl Worker<'_> {
             });
             let taken = self.io.hand_over(to, &slots, &carried);
             for &cause in &causes[..taken] {
-                state.counters.handed_over[cause as usize].add(1);
+                state.counters.handed_off[cause as usize].add(1);
             }
             let is_next = state.role.beyond.contains(&to);
             for &slot in &slots[taken..] {

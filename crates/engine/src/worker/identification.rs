@@ -4,6 +4,7 @@ use super::Worker;
 use crate::features::application_filter::{ApplicationCheck, apply_application};
 use crate::features::session_end::SessionTools;
 use crate::nodes::identify::set;
+use crate::packet::counters::IdentificationOutcome;
 use crate::packet::time::Now;
 use crate::session::application::Application;
 use crate::session::family::{V4, V6};
@@ -38,7 +39,10 @@ impl Worker<'_> {
                 set::<V4>(shard, identified.index, known);
                 apply_application::<V4>(shard, identified.index, snapshot, ApplicationCheck::First, &tools);
             }
-            counters.applications_moved.add(1);
+            counters
+                .identification
+                .results
+                .add(IdentificationOutcome::Moved as usize, 1);
             from = next;
         }
     }

@@ -45,7 +45,8 @@ impl Worker<'_> {
         if let Some(work) = self.parts.inspecting.as_deref() {
             self.parts
                 .counters
-                .inspection_waiting
+                .inspection
+                .waiting
                 .set(work.parked_packets.waiting() as u64);
         }
     }
@@ -103,7 +104,7 @@ impl Worker<'_> {
         let counters = &self.parts.counters;
         work.assemblies.drop_parked(shard.number, |ticket| {
             if matches!(work.parked_packets.release(ticket), Released::Later) {
-                counters.to_inspect.remove(1);
+                counters.inspection.received.remove(1);
             }
         });
     }

@@ -389,7 +389,7 @@ impl<'m> Worker<'m> {
             let [v4, v6] = shard.sessions();
             let counters = &self.parts.counters;
             counters.sessions_moved.remove(v4 + v6);
-            counters.sessions_six.remove(v6);
+            counters.sessions_v6.remove(v6);
             exchange.put(shard, to);
         }
     }
@@ -444,7 +444,7 @@ impl<'m> Worker<'m> {
             let [v4, v6] = shard.sessions();
             let counters = &self.parts.counters;
             counters.sessions_moved.add(v4 + v6);
-            counters.sessions_six.add(v6);
+            counters.sessions_v6.add(v6);
             counters.shards_taken.add(1);
         }
     }

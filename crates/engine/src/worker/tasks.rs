@@ -164,7 +164,7 @@ fn send(
     let Some(counters) = ctx.counters.interfaces.get(number as usize) else {
         return false;
     };
-    counters.made.add(1);
+    counters.originated.add(1);
     match ctx.snapshot.sender(interface.port, ctx.own) {
         Some(sender) => lists.hand_over(slot, sender, HandOffNote::new(EntryPoint::Finished(number), meta)),
         None => {

@@ -175,11 +175,11 @@ pub fn ledger(rig: &mut Rig) -> Ledger {
     rig.round();
     let mut all = Ledger::default();
     for worker in rig.plane.counters() {
-        all.received = all.received.wrapping_add(worker.to_inspect.get());
-        all.inspected += worker.inspected.get();
+        all.received = all.received.wrapping_add(worker.inspection.received.get());
+        all.inspected += worker.inspection.inspected.get();
         all.bypassed += worker.all_bypassed();
         all.dropped += worker.all_dropped_by_inspection();
-        all.waiting += worker.inspection_waiting.get();
+        all.waiting += worker.inspection.waiting.get();
     }
     assert_eq!(
         all.received,
@@ -193,7 +193,9 @@ pub fn ledger(rig: &mut Rig) -> Ledger {
 /// Number of packets that bypassed inspection for a cause.
 pub fn bypassed(rig: &Rig, reason: Skipped) -> u64 {
     let counters = rig.plane.counters().iter();
-    counters.map(|worker| worker.bypassed[reason as usize].get()).sum()
+    counters
+        .map(|worker| worker.inspection.bypassed[reason as usize].get())
+        .sum()
 }
 
 /// The fragments of a frame. Each element of `cuts` is the end offset of a fragment, in units of 8 bytes after the IP

@@ -462,7 +462,7 @@ impl Rig {
     pub fn check(&mut self) {
         for (worker, counters) in self.workers.iter_mut().zip(self.plane.counters()) {
             assert_eq!(0, counters.imbalance(), "{counters:?}");
-            assert_eq!(0, counters.forgotten.get());
+            assert_eq!(0, counters.leaked.get());
             let io = worker.io_mut();
             assert_eq!(0, io.outstanding());
             let waiting: u64 = counters

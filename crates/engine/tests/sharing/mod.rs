@@ -250,7 +250,7 @@ impl Gateway {
         self.worker.round(self.now);
         let counters = &self.plane.counters()[0];
         assert_eq!(0, counters.imbalance());
-        assert_eq!(0, counters.forgotten.get());
+        assert_eq!(0, counters.leaked.get());
     }
 
     /// Advances the clock by nanoseconds.

@@ -227,7 +227,7 @@ fn table<const N: usize>(sheet: &Sheet<N>, frame: &mut Frame<'_>, area: Rect) {
         let style = if row.urgent { URGENT } else { Style::new() };
         Row::new(cells(sheet, &row.cells)).style(style)
     });
-    let titles = sheet.titles.map(|(title, _)| title.to_owned());
+    let titles = sheet.titles.each_ref().map(|(title, _)| title.clone());
     let header = Row::new(cells(sheet, &titles)).style(TITLE);
     frame.render_widget(Table::new(rows, widths(sheet)).header(header).column_spacing(1), area);
 }

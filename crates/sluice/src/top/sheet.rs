@@ -1,6 +1,8 @@
 //! Tables of a snapshot, for the output as text and on the terminal.
 
-use super::snapshot::{Cycles, Figures, Snapshot, Traffic};
+use sluice_daemon::counters::CycleStage;
+
+use super::snapshot::{Cycles, Figures, STAGES, Snapshot, Traffic};
 use crate::columns::Align::{Left, Right};
 use crate::columns::{Align, grouped};
 
@@ -8,7 +10,7 @@ use crate::columns::{Align, grouped};
 #[derive(Clone, Debug)]
 pub struct Sheet<const N: usize> {
     /// Title and alignment of each column.
-    pub titles: [(&'static str, Align); N],
+    pub titles: [(String, Align); N],
     /// Rows of the table.
     pub rows: Vec<Row<N>>,
 }
@@ -37,7 +39,7 @@ pub fn load(snapshot: &Snapshot) -> Sheet<10> {
     // if packets were shed.
     rows[0].urgent = gateway.shed > 0.0;
     Sheet {
-        titles: [
+        titles: titles([
             ("WORKER", Right),
             ("CORE", Right),
             ("BUSY", Right),
@@ -48,7 +50,7 @@ pub fn load(snapshot: &Snapshot) -> Sheet<10> {
             ("HANDED/S", Right),
             ("TAKEN/S", Right),
             ("SHED/S", Right),
-        ],
+        ]),
         rows,
     }
 }
@@ -77,9 +79,12 @@ fn load_row([worker, core]: [String; 2], figures: &Figures, stuck: bool) -> Row<
 /// Text that the daemon reports for a worker that performs all parts of packet processing.
 const ALL: &str = "receive+parse+session+transmit";
 
+/// Columns of the table of stages: the worker, the stages, and the parts.
+const STAGE_COLUMNS: usize = STAGES.len() + 2;
+
 /// Table of workers with their cycles per packet in each stage, and the parts of packet processing that each worker
 /// performs.
-pub fn stages(snapshot: &Snapshot) -> Sheet<10> {
+pub fn stages(snapshot: &Snapshot) -> Sheet<STAGE_COLUMNS> {
     let Snapshot { gateway, workers, .. } = snapshot;
     let mut rows = vec![stages_row("all".into(), gateway, "-")];
     rows.extend(workers.iter().map(|worker| {
@@ -88,49 +93,34 @@ pub fn stages(snapshot: &Snapshot) -> Sheet<10> {
         stages_row(number, &worker.figures, parts)
     }));
     Sheet {
-        titles: [
-            ("WORKER", Right),
-            ("RECEIVE", Right),
-            ("PARSE", Right),
-            ("SESSION", Right),
-            ("INSPECT", Right),
-            ("FORWARD", Right),
-            ("SEND", Right),
-            ("HANDED", Right),
-            ("TAKEN", Right),
-            ("PARTS", Left),
-        ],
+        titles: std::array::from_fn(|column| match column.checked_sub(1) {
+            None => ("WORKER".into(), Right),
+            Some(stage) => match STAGES.get(stage) {
+                Some(&stage) => (stage_title(stage), Right),
+                None => ("PARTS".into(), Left),
+            },
+        }),
         rows,
     }
 }
 
-fn stages_row(worker: String, figures: &Figures, parts: &str) -> Row<10> {
-    let stage = |number: usize| {
-        let cycles = figures.cycles_per_packet.as_ref();
-        cycles.map_or("-".into(), |Cycles { stages, .. }| scaled(stages[number]))
-    };
-    let [
-        receive,
-        parse,
-        session,
-        inspect,
-        forward,
-        transmit,
-        hand_over,
-        take_over,
-    ] = std::array::from_fn(stage);
-    let cells = [
-        worker,
-        receive,
-        parse,
-        session,
-        inspect,
-        forward,
-        transmit,
-        hand_over,
-        take_over,
-        parts.into(),
-    ];
+/// Title of the column of a stage. The names of some stages are too long for a terminal of 80 columns.
+fn stage_title(stage: CycleStage) -> String {
+    match stage {
+        CycleStage::Transmit => "SEND".into(),
+        CycleStage::HandOver => "HANDED".into(),
+        CycleStage::TakeOver => "TAKEN".into(),
+        stage => stage.name().to_uppercase(),
+    }
+}
+
+fn stages_row(worker: String, figures: &Figures, parts: &str) -> Row<STAGE_COLUMNS> {
+    let cycles = figures.cycles_per_packet.as_ref();
+    let cells = std::array::from_fn(|column| match column.checked_sub(1) {
+        None => worker.clone(),
+        Some(stage) if stage < STAGES.len() => cycles.map_or("-".into(), |Cycles { stages, .. }| scaled(stages[stage])),
+        Some(_) => parts.into(),
+    });
     Row { cells, urgent: false }
 }
 
@@ -151,7 +141,7 @@ pub fn assist(snapshot: &Snapshot) -> Sheet<7> {
         Row { cells, urgent: false }
     });
     Sheet {
-        titles: [
+        titles: titles([
             ("WORKER", Right),
             ("LENT", Right),
             ("QUEUED", Right),
@@ -159,7 +149,7 @@ pub fn assist(snapshot: &Snapshot) -> Sheet<7> {
             ("SLICES/S", Right),
             ("BEGUN", Right),
             ("ENDED", Right),
-        ],
+        ]),
         rows: rows.collect(),
     }
 }
@@ -170,7 +160,7 @@ pub fn traffic(snapshot: &Snapshot) -> Sheet<7> {
     let interfaces = snapshot.interfaces.iter();
     rows.extend(interfaces.map(|interface| traffic_row(&interface.name, &interface.link, &interface.traffic)));
     Sheet {
-        titles: [
+        titles: titles([
             ("INTERFACE", Left),
             ("LINK", Left),
             ("RECEIVED/S", Right),
@@ -178,7 +168,7 @@ pub fn traffic(snapshot: &Snapshot) -> Sheet<7> {
             ("SENT/S", Right),
             ("BITS/S", Right),
             ("DROPPED/S", Right),
-        ],
+        ]),
         rows,
     }
 }
@@ -206,9 +196,13 @@ pub fn drops(snapshot: &Snapshot, max: usize) -> Sheet<3> {
         urgent: false,
     });
     Sheet {
-        titles: [("DROPPED/S", Right), ("DROPPED", Right), ("REASON", Left)],
+        titles: titles([("DROPPED/S", Right), ("DROPPED", Right), ("REASON", Left)]),
         rows: listed.collect(),
     }
+}
+
+fn titles<const N: usize>(titles: [(&str, Align); N]) -> [(String, Align); N] {
+    titles.map(|(title, align)| (title.to_owned(), align))
 }
 
 /// The line above the tables.

@@ -2,52 +2,27 @@
 
 mod rise;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use sluice_daemon::config::api::{Core, Drop, Interface};
+use sluice_daemon::counters::CycleStage;
 
 use self::rise::Rise;
 use super::poll::Poll;
 use super::prediction::{Load, predict};
 
-/// Stages of packet processing in order. The strings are the names of the `cycles-…` counters of a core, except the
-/// counters for timers and requests.
-pub const STAGES: [&str; 8] = [
-    "receive",
-    "parse",
-    "session",
-    "inspect",
-    "forward",
-    "transmit",
-    "hand-over",
-    "take-over",
-];
-
-/// Names of worker counters that are not cycles of a stage.
-pub const COUNTERS: [&str; 11] = [
-    WAITING,
-    HANDED_OVER,
-    TAKEN_OVER,
-    SHED,
-    HANDOVER_FULL,
-    SHARDS_ASSISTED,
-    ASSIST_WAITING,
-    ASSISTED,
-    SLICES_ENDED,
-    ASSISTS_STARTED,
-    ASSISTS_ENDED,
-];
-
-const WAITING: &str = "waiting";
-const HANDED_OVER: &str = "handed-over";
-const TAKEN_OVER: &str = "taken-over";
-const SHED: &str = "shed";
-const HANDOVER_FULL: &str = "handover-full";
-const SHARDS_ASSISTED: &str = "shards-assisted";
-const ASSIST_WAITING: &str = "assist-waiting";
-const ASSISTED: &str = "assisted";
-const SLICES_ENDED: &str = "slices-ended";
-const ASSISTS_STARTED: &str = "assists-begun";
-const ASSISTS_ENDED: &str = "assists-ended";
+/// Stages of packet processing in order: all for which workers count cycles, except timers and requests.
+pub const STAGES: [CycleStage; CycleStage::ALL.len() - 1] = {
+    let mut stages = [CycleStage::Receive; CycleStage::ALL.len() - 1];
+    let (mut stage, mut counted) = (0, 0);
+    while counted < CycleStage::ALL.len() {
+        if !matches!(CycleStage::ALL[counted], CycleStage::Housekeeping) {
+            stages[stage] = CycleStage::ALL[counted];
+            stage += 1;
+        }
+        counted += 1;
+    }
+    stages
+};
 
 /// Cycles of each stage, in the order of [`STAGES`].
 pub type Spent = [u64; STAGES.len()];
@@ -136,6 +111,9 @@ pub struct Worker {
     /// Activity of the worker.
     #[serde(flatten)]
     pub figures: Figures,
+    /// All counters of the worker by name.
+    #[serde(serialize_with = "members")]
+    pub counters: Vec<CounterActivity>,
 }
 
 /// Cycles per packet.
@@ -149,8 +127,21 @@ pub struct Cycles {
     pub stages: [f64; STAGES.len()],
 }
 
-fn by_name<S: serde::Serializer>(stages: &[f64; STAGES.len()], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(STAGES.iter().zip(stages))
+fn by_name<S: Serializer>(stages: &[f64; STAGES.len()], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(STAGES.iter().map(|stage| stage.name()).zip(stages))
+}
+
+/// Activity of a counter: the increase per second of a total, the value of a gauge.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CounterActivity {
+    /// Name of the counter.
+    pub name: String,
+    /// Rate or value.
+    pub value: f64,
+}
+
+fn members<S: Serializer>(counters: &[CounterActivity], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(counters.iter().map(|counter| (&counter.name, counter.value)))
 }
 
 /// Received and sent frames per second.
@@ -277,8 +268,20 @@ impl Span {
             state: core.state.clone(),
             parts: core.parts.clone(),
             figures,
+            counters: self.counters(same(before, core), core),
         });
         (workers.collect(), gateway)
+    }
+
+    fn counters(&self, before: &Core, now: &Core) -> Vec<CounterActivity> {
+        let activity = now.counters.iter().map(|counted| CounterActivity {
+            name: counted.name.clone(),
+            value: match counted.is_gauge() {
+                true => counted.count as f64,
+                false => self.rate(counter(before, &counted.name), counted.count),
+            },
+        });
+        activity.collect()
     }
 
     fn figures(&self, rise: &Rise) -> Figures {

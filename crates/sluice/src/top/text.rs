@@ -29,7 +29,8 @@ fn table<const N: usize>(sheet: Sheet<N>, output: &mut dyn Write) -> io::Result<
     if sheet.rows.is_empty() {
         return Ok(());
     }
-    let mut columns = Columns::new(&sheet.titles);
+    let titles = sheet.titles.each_ref().map(|(title, align)| (title.as_str(), *align));
+    let mut columns = Columns::new(&titles);
     sheet.rows.into_iter().for_each(|row| columns.row(row.cells));
     writeln!(output)?;
     columns.flush(output)

@@ -58,46 +58,75 @@ impl Servers {
     }
 }
 
-/// An event.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// A site has an address. The address is either the first address of the site or its former address. The receiver
-    /// of the event checks for address conflicts (RFC 5227) and reports them with [`super::Agent::conflict`].
-    Bound(Site, Lease),
-    /// The lease of the current address was extended.
-    Renewed(Site, Lease),
-    /// A site has a different address than before.
-    Changed {
-        /// The site.
-        site: Site,
-        /// The former address.
-        was: Ipv4Addr,
-        /// The new lease.
-        lease: Lease,
-    },
-    /// A site must no longer use its address.
-    Lost {
-        /// The site.
-        site: Site,
-        /// The former address.
-        address: Ipv4Addr,
-        /// The reason.
-        reason: LossReason,
-    },
-    /// A server sent an invalid reply. All faults are counted. Each kind is reported at most once per second. Kinds
-    /// that can occur with correct servers are never reported.
-    Fault {
-        /// Kind of the fault.
-        fault: Fault,
-        /// The site to which the reply belongs, if known.
-        site: Option<Site>,
-        /// The other site, if the fault involves two sites.
-        other: Option<Site>,
-        /// Address in the reply.
-        address: Option<Ipv4Addr>,
-    },
-    /// The behaviour of the servers has changed.
-    Servers(Servers),
+/// Declares the events. A row is the variant, its name, its help text, which is also the documentation of the variant, and the
+/// names of its fields in the order of the variant. Comments add to the documentation.
+macro_rules! events {
+    (
+        $(#[$meta:meta])* $events:ident {
+            $($(#[$about:meta])* $variant:ident $name:literal $help:literal [$($field:literal)*] $content:tt)+
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum $events { $(#[doc = $help] $(#[$about])* $variant $content,)+ }
+
+        impl $events {
+            /// Names, help texts and fields of all events.
+            pub const ALL: &'static [(&'static str, &'static str, &'static [&'static str])] =
+                &[$(($name, $help, &[$($field),*]),)+];
+
+            /// Name of the event.
+            pub fn name(&self) -> &'static str {
+                match self { $(Self::$variant { .. } => $name,)+ }
+            }
+        }
+
+        const _: () = assert!(sluice_wire::named::are_distinct(&[$($name),+]), "two events have one name");
+    };
+}
+
+events! {
+    /// An event.
+    Event {
+        /// The receiver of the event checks for address conflicts (RFC 5227) and reports them with [`super::Agent::conflict`].
+        Bound "bound" "A site has an address, either its first address or its former address."
+            ["site" "lease"] (Site, Lease)
+        Renewed "renewed" "The lease of the current address was extended."
+            ["site" "lease"] (Site, Lease)
+        Changed "changed" "A site has a different address than before."
+            ["site" "was" "lease"] {
+            /// The site.
+            site: Site,
+            /// The former address.
+            was: Ipv4Addr,
+            /// The new lease.
+            lease: Lease,
+        }
+        Lost "lost" "A site must no longer use its address."
+            ["site" "address" "reason"] {
+            /// The site.
+            site: Site,
+            /// The former address.
+            address: Ipv4Addr,
+            /// The reason.
+            reason: LossReason,
+        }
+        /// All faults are counted. Each kind is reported at most once per second. Kinds that can occur with correct servers
+        /// are never reported.
+        Fault "fault" "A server sent an invalid reply."
+            ["fault" "site" "other" "address"] {
+            /// Kind of the fault.
+            fault: Fault,
+            /// The site to which the reply belongs, if known.
+            site: Option<Site>,
+            /// The other site, if the fault involves two sites.
+            other: Option<Site>,
+            /// Address in the reply.
+            address: Option<Ipv4Addr>,
+        }
+        Servers "servers" "The behaviour of the servers has changed."
+            ["servers"] (Servers)
+    }
 }
 
 named! {

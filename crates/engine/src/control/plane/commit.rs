@@ -140,6 +140,6 @@ impl ControlPlane {
         let generation = u64::from(self.snapshot.current().leases.generation);
         self.counters
             .iter()
-            .all(|worker| worker.leases_settled.get() == generation)
+            .all(|worker| worker.migrated_generation.get() == generation)
     }
 }

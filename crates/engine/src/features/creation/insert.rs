@@ -127,7 +127,7 @@ impl<F: Family> NewFlows<F> {
         holds.flush(ctx.forwarding);
         ctx.counters.sessions_created.add(created);
         if F::IS_V6 {
-            ctx.counters.sessions_six.add(created);
+            ctx.counters.sessions_v6.add(created);
         }
     }
 

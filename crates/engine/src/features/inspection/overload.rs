@@ -17,8 +17,8 @@ impl Load {
             };
         if is_on != self.0 {
             self.0 = is_on;
-            counters.overloads.add(u64::from(is_on));
-            counters.overloaded.set(u64::from(is_on));
+            counters.inspection.overloads.add(u64::from(is_on));
+            counters.inspection.overloaded.set(u64::from(is_on));
         }
     }
 
@@ -46,6 +46,12 @@ mod tests {
             load.is_on()
         });
         assert_eq!([false, true, true, true, false, false, true], seen);
-        assert_eq!((2, 1), (counters.overloads.get(), counters.overloaded.get()));
+        assert_eq!(
+            (2, 1),
+            (
+                counters.inspection.overloads.get(),
+                counters.inspection.overloaded.get()
+            )
+        );
     }
 }

@@ -40,7 +40,7 @@ pub(super) fn wrong_checksum(
             send(slot, bridge.peer, batch, lists, ctx);
         }
         _ => {
-            ctx.counters.to_inspect.add(1);
+            ctx.counters.inspection.received.add(1);
             lists.drop_packet(slot, sluice_inspect::Reason::BadChecksum);
         }
     }
@@ -98,7 +98,7 @@ pub fn unattributed_error(
 /// Counts a faulty packet that the bridge forwards.
 pub(super) fn count_tolerated(meta: &Meta, reason: impl Into<Reason>, ctx: &NodeContext<'_, '_>) {
     if let Some(counters) = ctx.counters.interfaces.get(meta.interface as usize) {
-        counters.count_spared(reason.into());
+        counters.count_exempted(reason.into());
     }
 }
 

@@ -54,7 +54,7 @@ pub(super) fn answer(
         ..Meta::default()
     };
     if let Some(counters) = ctx.counters.interfaces.get(usize::from(underlay)) {
-        counters.made.add(1);
+        counters.originated.add(1);
     }
     if link_passes >= MAX_PASSES {
         return lists.drop_packet(slot, EngineReason::TooManyPasses);
@@ -63,7 +63,7 @@ pub(super) fn answer(
         return lists.drop_packet(slot, EngineReason::PolicedKeepalive);
     }
     batch.packets[slot as usize].trim_trailer(layers.end.into());
-    ctx.counters.keepalives_answered.add(1);
+    ctx.counters.gre_keepalives_answered.add(1);
     match layers.class {
         Class::Ipv6 => put(&mut lists.forward.v6, slot),
         _ => put(&mut lists.forward.v4, slot),

@@ -35,7 +35,7 @@ pub(super) fn fragment<F: Family>(
     };
     let note = fragment_note(&meta);
     while let Some(oldest) = work.assemblies.victim(&key, &piece) {
-        look.counters.limits.add(Limit::FragmentsEvicted as usize, 1);
+        look.counters.inspection.limits.add(Limit::FragmentsEvicted as usize, 1);
         for ticket in work.assemblies.take_tickets(oldest) {
             drop_reassembly(ticket, Reason::FragmentsFull, lists, work);
         }

@@ -149,16 +149,24 @@ fn report_progress(
     (before, urgent): (InspectorCounters, u64),
     counters: &WorkerCounters,
 ) {
-    counters.searched.add(inspector.counters.searched - before.searched);
     counters
+        .inspection
+        .searched
+        .add(inspector.counters.searched - before.searched);
+    counters
+        .inspection
         .reopened
         .add(inspector.counters.rule_switches - before.rule_switches);
-    counters.records_lost.add(inspector.counters.unlogged - before.unlogged);
+    counters
+        .inspection
+        .records_lost
+        .add(inspector.counters.unlogged - before.unlogged);
     inspector.report_counts(
-        |anomaly, count| counters.anomalies.add(anomaly, count),
-        |limit, count| counters.limits.add(limit, count),
+        |anomaly, count| counters.inspection.anomalies.add(anomaly, count),
+        |limit, count| counters.inspection.limits.add(limit, count),
     );
     counters
+        .inspection
         .urgent_cleared
         .add(inspector.streams().counters().urgent - urgent);
 }

@@ -80,7 +80,7 @@ pub(super) fn finish<F: Family>(
                 protocol::TCP if reason == Reason::Signature && batch.is_some_and(|batch| reset(slot, batch)) => {
                     if let Some(counters) = counters.interfaces.get(packet.meta.interface as usize) {
                         counters.drop(reason.into());
-                        counters.made.add(1);
+                        counters.originated.add(1);
                     }
                     forward::<F>(slot, lists);
                 }
@@ -91,12 +91,12 @@ pub(super) fn finish<F: Family>(
     };
     let count = 1 + others.len() as u64;
     match skipped {
-        None => counters.inspected.add(count),
+        None => counters.inspection.inspected.add(count),
         Some(cause) => counters.bypass(cause, count),
     }
     forward_fragment::<F>(slot, &packet.meta, others, lists, work);
     if matches!(verdict, Verdict::Leave(_)) {
-        counters.left.add(1);
+        counters.inspection.bypassed_flows.add(1);
         leave::<F>(shard, packet, tools);
     }
 }

@@ -120,8 +120,8 @@ pub(super) fn receive_terminal_arp(
         return lists.drop_packet(slot, EngineReason::NoBuffer);
     }
     if let Some(counters) = ctx.counters.interfaces.get(meta.interface as usize) {
-        counters.taken_in.add(1);
-        counters.made.add(1);
+        counters.to_host.add(1);
+        counters.originated.add(1);
     }
     subscriber::answer(slot, mac, Some(tags), batch, lists, ctx);
 }

@@ -115,7 +115,7 @@ fn is_current<F: Family>(
             return false;
         }
         session.set_generation(exit.snapshot.generation);
-        exit.counters.sessions_revised.add(1);
+        exit.counters.sessions_revalidated.add(1);
     }
     true
 }

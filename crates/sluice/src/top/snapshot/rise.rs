@@ -1,11 +1,9 @@
 //! Increase of a worker's counters between two polls.
 
 use sluice_daemon::config::api::Core;
+use sluice_daemon::counters::WorkerCounters;
 
-use super::{
-    ASSIST_WAITING, ASSISTED, ASSISTS_ENDED, ASSISTS_STARTED, HANDED_OVER, HANDOVER_FULL, SHARDS_ASSISTED, SHED,
-    SLICES_ENDED, STAGES, Spent, TAKEN_OVER, WAITING, counter, difference,
-};
+use super::{STAGES, Spent, counter, difference};
 
 /// Increases of the counters of one worker.
 #[derive(Clone, Debug, Default)]
@@ -33,20 +31,21 @@ pub(super) struct AssistRise {
 impl Rise {
     pub(super) fn of(before: &Core, now: &Core) -> Self {
         let rise = |name: &str| difference(counter(before, name), counter(now, name));
+        let names = WorkerCounters::NAMES;
         Self {
             packets: difference(before.packets, now.packets),
-            spent: STAGES.map(|stage| rise(&format!("cycles-{stage}"))),
-            waiting: counter(now, WAITING),
-            handed_over: rise(HANDED_OVER),
-            taken_over: rise(TAKEN_OVER),
-            shed: rise(SHED) + rise(HANDOVER_FULL),
+            spent: STAGES.map(|stage| rise(&format!("{}-{}", names.cycles, stage.name()))),
+            waiting: counter(now, names.waiting),
+            handed_over: rise(names.all_handed_off),
+            taken_over: rise(names.taken_over),
+            shed: rise(names.shed) + rise(names.handover_full),
             assist: AssistRise {
-                lent: counter(now, SHARDS_ASSISTED),
-                waiting: counter(now, ASSIST_WAITING),
-                packets: rise(ASSISTED),
-                slices_ended: rise(SLICES_ENDED),
-                begun: counter(now, ASSISTS_STARTED),
-                ended: counter(now, ASSISTS_ENDED),
+                lent: counter(now, names.shards_assisted),
+                waiting: counter(now, names.assist_waiting),
+                packets: rise(names.assisted),
+                slices_ended: rise(names.slices_ended),
+                begun: counter(now, names.assists_begun),
+                ended: counter(now, names.assists_ended),
             },
         }
     }
