@@ -150,7 +150,8 @@ fn shard_of<F: Family, const SITES: bool, const SPREAD: bool>(
 }
 
 /// Hands a packet to the worker that owns its shard. While the shard moves to this worker, the packet is held.
-#[inline(always)]
+#[cold]
+#[inline(never)]
 fn pass_on<F: Family>(
     slot: BufferIndex,
     meta: &Meta,
