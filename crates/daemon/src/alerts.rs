@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sluice_config::api;
 use sluice_engine::features::inspection::{Alert, Alerts as Queue};
-use sluice_engine::session::records::Taken;
+use sluice_engine::session::records::RecordReceiver;
 use sluice_inspect::Ruleset;
 use sluice_inspect::signature::Action;
 
@@ -26,22 +26,22 @@ pub struct Alerts(Mutex<Inside>);
 
 struct Inside {
     known: KnownRules,
-    queues: Vec<Queues>,
+    queues: Vec<AlertQueues>,
     last: VecDeque<api::Alert>,
     eve: Option<Eve>,
 }
 
 /// Queues through which one worker reports alerts and records.
-pub struct Queues {
+pub struct AlertQueues {
     /// Queue of alerts.
     pub alerts: Queue,
     /// Queue of records that are not alerts. `None` if the configuration enables no such records.
-    pub records: Option<Taken>,
+    pub records: Option<RecordReceiver>,
 }
 
 impl Alerts {
     /// Create a collector that reads `queues` and writes to `eve`.
-    pub fn new(queues: Vec<Queues>, eve: Option<Eve>) -> Self {
+    pub fn new(queues: Vec<AlertQueues>, eve: Option<Eve>) -> Self {
         Self(Mutex::new(Inside {
             known: KnownRules::default(),
             queues,
@@ -67,7 +67,7 @@ impl Alerts {
             last,
             eve,
         } = &mut *self.inside();
-        for Queues { alerts, records } in queues {
+        for AlertQueues { alerts, records } in queues {
             for _ in 0..MAX_BATCH {
                 // Read the earlier of the next alert and the next record, so that the output is ordered by time.
                 let record = records.as_mut().and_then(|records| records.peek().ok());

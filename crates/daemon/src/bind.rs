@@ -438,7 +438,7 @@ fn save(rule: &mut Rule) -> Result<(), BindError> {
 /// A network card of this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Listed {
+pub struct CardStatus {
     /// PCI address of the card.
     pub card: String,
     /// Vendor and device ID: `8086:10d3`.
@@ -457,7 +457,7 @@ pub struct Listed {
     pub node: Option<u16>,
 }
 
-impl From<&Card> for Listed {
+impl From<&Card> for CardStatus {
     fn from(card: &Card) -> Self {
         Self {
             card: card.address.to_string(),
@@ -473,6 +473,6 @@ impl From<&Card> for Listed {
 }
 
 /// All network cards of this machine.
-pub fn list() -> Vec<Listed> {
-    System::this().cards().iter().map(Listed::from).collect()
+pub fn list() -> Vec<CardStatus> {
+    System::this().cards().iter().map(CardStatus::from).collect()
 }

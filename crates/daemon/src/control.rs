@@ -17,7 +17,7 @@ use sluice_engine::snapshot::assist::Assist;
 use sluice_engine::worker::request::{Reply, Request};
 use sluice_filter::FilterError;
 
-use crate::alerts::{Alerts, Queues};
+use crate::alerts::{AlertQueues, Alerts};
 use crate::api;
 use crate::compiling::Compiler;
 use crate::devices::{Closing, Known};
@@ -168,7 +168,7 @@ impl Control {
         }
         let queues = running.handles.iter_mut().filter_map(|handle| {
             let (alerts, records) = (handle.alerts.take()?, handle.records.take());
-            Some(Queues { alerts, records })
+            Some(AlertQueues { alerts, records })
         });
         let inspection = loaded.checked.config.inspection.as_ref();
         let target = inspection.and_then(|inspection| inspection.eve.clone());

@@ -10,7 +10,7 @@ use sluice_engine::worker::request::WorkerHandle;
 use sluice_route::Address;
 
 use crate::control::Control;
-use crate::host::{HostError, HostInterface, HostRouter, Hosts, Queues};
+use crate::host::{HostError, HostInterface, HostQueues, HostRouter, Hosts};
 use crate::lowering::relays;
 
 /// Interval between checks of the link states.
@@ -88,7 +88,7 @@ fn default_route(config: &Config, router: RouterIndex, v6: bool) -> Option<u16> 
 pub(crate) fn start(config: &Config, policy: &Snapshot, handles: &mut [WorkerHandle]) -> Result<Hosts, HostError> {
     let to_hosts = handles.iter_mut().filter_map(|handle| handle.to_hosts.take()).collect();
     let from_hosts = handles.iter_mut().find_map(|handle| handle.from_hosts.take());
-    let queues = Queues { to_hosts, from_hosts };
+    let queues = HostQueues { to_hosts, from_hosts };
     Hosts::start(routers(config, policy), queues)
 }
 

@@ -13,7 +13,7 @@ use crate::DaemonError;
 use crate::host::Hosts;
 use crate::lowering::{self, PoolNames};
 use crate::subscribers::service::{Count, Parameters};
-use crate::subscribers::{Inbox, Queues, Subscribers};
+use crate::subscribers::{Inbox, SubscriberQueues, Subscribers};
 
 /// The running subscriber service.
 pub struct SitesService {
@@ -39,7 +39,7 @@ impl SitesService {
         let (inbox, receiver) = Inbox::new(&parameters)?;
         let hosts = Arc::new(OnceLock::<Weak<Hosts>>::new());
         let port = hosts.clone();
-        let queues = Queues {
+        let queues = SubscriberQueues {
             to_subscribers: handles
                 .iter_mut()
                 .filter_map(|handle| handle.to_subscribers.take())

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use sluice_daemon::host::{HostInterface, HostRouter, Hosts, Queues};
+use sluice_daemon::host::{HostInterface, HostQueues, HostRouter, Hosts};
 use sluice_daemon::subscribers::frame::Datagram;
 use sluice_engine::packet::punt::{PuntReceiver, PuntSender, queue};
 use sluice_testkit::packet::{self, IpNumber, Transport, flag};
@@ -76,7 +76,7 @@ struct Workers {
 }
 
 impl Workers {
-    fn new() -> (Self, Queues) {
+    fn new() -> (Self, HostQueues) {
         let (first, taken) = queue(1 << 16);
         let (second, also) = queue(1 << 16);
         let (giver, from_hosts) = queue(1 << 16);
@@ -84,7 +84,7 @@ impl Workers {
             to_hosts: vec![first, second],
             from_hosts,
         };
-        let queues = Queues {
+        let queues = HostQueues {
             to_hosts: vec![taken, also],
             from_hosts: Some(giver),
         };

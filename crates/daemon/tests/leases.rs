@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use dhcproto::v4::{Decodable, Decoder, DhcpOption, Encodable, Encoder, Message, MessageType, OptionCode};
 use sluice_daemon::subscribers::Site;
-use sluice_daemon::subscribers::leases::{Change, Format, Lease, Lost, Settings, Watcher, WatcherStatus};
+use sluice_daemon::subscribers::leases::{Change, Format, Lease, Lost, Watcher, WatcherSettings, WatcherStatus};
 use sluice_daemon::subscribers::relay::{Home, Limits, Origin, Rates, Relay};
 use sluice_table::token_bucket::TokenRate;
 use tempfile::TempDir;
@@ -169,7 +169,7 @@ impl World {
             site: rate,
         };
         let (hand, changes) = channel();
-        let settings = Settings {
+        let settings = WatcherSettings {
             path: server.file(),
             format: server.format,
             limit: 1000,

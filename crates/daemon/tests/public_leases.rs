@@ -12,7 +12,9 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sluice_daemon::subscribers::Site;
 use sluice_daemon::subscribers::agent::store::{Present, Store};
-use sluice_daemon::subscribers::agent::{Agent, Destination, Event, LossReason, Output, Settings, State, Transmit};
+use sluice_daemon::subscribers::agent::{
+    Agent, AgentOutput, AgentSettings, Destination, Event, LossReason, State, Transmit,
+};
 use sluice_daemon::subscribers::frame::Datagram;
 use sluice_daemon::subscribers::message::{CLIENT_PORT, SERVER_PORT};
 use sluice_daemon::subscribers::virtual_mac::{VirtualMacs, text};
@@ -146,12 +148,12 @@ struct Runner {
     macs: Vec<Mac>,
 }
 
-fn settings() -> Settings {
-    Settings {
+fn settings() -> AgentSettings {
+    AgentSettings {
         prefixes: vec!["203.0.0.0/16".parse().expect("a prefix")],
         servers: vec![SERVER],
         rate: from_environment(RATE, 1_000),
-        ..Settings::new(Secret([7, 8]))
+        ..AgentSettings::new(Secret([7, 8]))
     }
 }
 
@@ -223,7 +225,7 @@ impl Runner {
         let deadline = Instant::now() + PATIENCE;
         let mut frame = [0; 2_048];
         loop {
-            let mut output = Output::default();
+            let mut output = AgentOutput::default();
             let next = self.agent.poll(self.now(), &mut output);
             output.transmits.iter().for_each(|transmit| self.send(transmit));
             self.events.append(&mut output.events);

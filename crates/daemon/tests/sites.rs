@@ -9,7 +9,9 @@ use sluice_config::{Machine, check};
 use sluice_daemon::subscribers::Site;
 use sluice_daemon::subscribers::agent::store::Present;
 use sluice_daemon::subscribers::leases::{Change, Expiry, Lease, RelayInformation};
-use sluice_daemon::subscribers::service::{Environment, Finder, Interface, Output, Parameters, SavedState, Service};
+use sluice_daemon::subscribers::service::{
+    Environment, Finder, Interface, Parameters, SavedState, Service, ServiceOutput,
+};
 use sluice_daemon::subscribers::virtual_mac::VirtualMacs;
 use sluice_nat::Secret;
 use sluice_nat::sites::SiteWriter;
@@ -95,7 +97,7 @@ fn hundred_thousand_sites_fit_into_a_kilobyte_each() {
         .collect();
     let before = memory();
     let (mut writer, sites) = SiteWriter::new(SITES, SITES * TERMINALS, &[(0, 0, SITES - 1)], [5, 6]);
-    let mut out = Output::default();
+    let mut out = ServiceOutput::default();
     let mut environment = Environment {
         present: Present {
             now: 0,

@@ -73,13 +73,13 @@ pub use start_parameters::{EventSettings, StartParameters, SubscriberCapacity};
 pub type Senders = Box<[WorkerIndex]>;
 
 /// Limits of the gateway's own traffic: packets per second and burst size, by [`sluice_route::policer::ControlClass`].
-pub type Limits = [(u64, u64); ControlClass::ALL.len()];
+pub type ControlLimits = [(u64, u64); ControlClass::ALL.len()];
 
 /// Rate limit of redirects on an interface, per second, and burst size. A host needs one redirect per destination.
 const REDIRECTS: TokenRate = TokenRate::new(10, 10);
 
 /// Default limits, in the order of [`sluice_route::policer::ControlClass::ALL`].
-pub const LIMITS: Limits = [
+pub const LIMITS: ControlLimits = [
     (2_000, 500),
     (1_000, 200),
     (1_000, 200),
@@ -167,7 +167,7 @@ pub struct Snapshot {
     /// Timeouts of sessions that use no pool.
     pub timeouts: Schedule,
     /// Limits of the gateway's own traffic.
-    pub limits: Limits,
+    pub limits: ControlLimits,
     /// Hosts of routers, by router number.
     pub hosts: Vec<Arc<punt::Host>>,
     /// Number of the owner worker, which handles neighbours and the gateway's own traffic.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use sluice_table::changes::Accumulate;
-use sluice_table::prefix::{Match, PrefixError, PrefixReader, PrefixTable, Quiescence, RouterIndex};
+use sluice_table::prefix::{LongestMatch, PrefixError, PrefixReader, PrefixTable, Quiescence, RouterIndex};
 
 use crate::next_hop::NextHopError;
 use crate::{Address, HopSet, NextHop, NextHopWriter, Prefix, RouteChanges};
@@ -40,7 +40,7 @@ pub struct FibReader {
 impl FibReader {
     /// The longest-prefix match for an address in the routes of a router.
     #[inline]
-    pub fn find(&self, router: RouterIndex, address: Address) -> Option<Match> {
+    pub fn find(&self, router: RouterIndex, address: Address) -> Option<LongestMatch> {
         match address {
             Address::V4(bits) => self.v4.find(router, bits),
             Address::V6(bits) => self.v6.find(router, bits),

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use serde_json::json;
-use sluice_daemon::bind::Listed;
+use sluice_daemon::bind::CardStatus;
 use sluice_daemon::config::config::{Interface, Link};
 use sluice_daemon::config::host_share::host_share;
 use sluice_daemon::config::memory::Bytes;
@@ -201,7 +201,7 @@ fn cards(ports: &[Outlook], output: &mut dyn Write) -> Result<(), CommandError> 
         .iter()
         .flat_map(|port| port.cards.iter().map(move |card| (port, card)))
     {
-        let card = Listed::from(card);
+        let card = CardStatus::from(card);
         columns.row([
             card.card,
             port.plan.name.clone(),
@@ -277,7 +277,7 @@ fn as_json(
                 "queues": port.map(|port| port.choice.queues),
                 "limits": port.map(|port| port.limits.iter().map(ToString::to_string).collect::<Vec<_>>()),
                 "virtual-macs": promiscuous.iter().find(|(name, _)| *name == interface.name).map(|(_, sites)| sites),
-                "cards": port.map(|port| port.cards.iter().map(Listed::from).collect::<Vec<_>>()),
+                "cards": port.map(|port| port.cards.iter().map(CardStatus::from).collect::<Vec<_>>()),
                 "mtu": interface.mtu,
                 "addresses": addresses(interface),
             })

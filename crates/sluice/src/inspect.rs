@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Write};
 
 use sluice_daemon::config::api::Alert;
 use sluice_daemon::config::text::escaped;
-use sluice_daemon::replay::{self as engine, Found, InspectSummary, Progress, ReplayError};
+use sluice_daemon::replay::{self as engine, Found, InspectSummary, InspectionProgress, ReplayError};
 
 use crate::arguments::Inspect;
 use crate::columns::grouped;
@@ -40,7 +40,7 @@ pub fn inspect(arguments: &Inspect, output: &mut dyn Write) -> Result<(), Comman
             false => writeln!(output, "{}", escaped(&line(found.alert))),
         }
     };
-    let mut progress = |progress: Progress| {
+    let mut progress = |progress: InspectionProgress| {
         if shows_progress {
             let share = progress.share.map(|share| format!(", {:.0} %", share * 100.0));
             eprint!("\r{} packets{} ", grouped(progress.packets), share.unwrap_or_default());

@@ -3,7 +3,9 @@
 use std::io::Write;
 use std::path::Path;
 
-use sluice_daemon::plan::{self as planner, Answer, Candidate, Origin, Plan, Request, Seen, SeenInterface};
+use sluice_daemon::plan::{
+    self as planner, Candidate, CoreRequirement, Plan, PlanRequest, Seen, SeenInterface, TrafficOrigin,
+};
 use sluice_daemon::{DaemonError, load_for_replay};
 
 use crate::arguments;
@@ -31,7 +33,7 @@ pub fn plan(socket: &Path, arguments: &arguments::Plan, output: &mut dyn Write) 
         }
     };
     let files = arguments.inputs.iter();
-    let request = Request {
+    let request = PlanRequest {
         inputs: files.map(|file| (file.interface.clone(), file.path.clone())).collect(),
         live,
         cores: arguments.cores.as_ref().map(|cores| cores.0.clone()),
@@ -64,7 +66,7 @@ fn costs(plan: &Plan, output: &mut dyn Write) -> Result<(), CommandError> {
         traffic.bytes,
         grouped(traffic.sessions)
     )?;
-    if let Origin::Daemon(seen) | Origin::Kernel(seen) = &traffic.source {
+    if let TrafficOrigin::Daemon(seen) | TrafficOrigin::Kernel(seen) = &traffic.source {
         received(seen, plan, output)?;
     }
     if let Some(packets) = traffic.packets_per_session {
@@ -186,7 +188,7 @@ fn candidates(plan: &Plan, most: usize, output: &mut dyn Write) -> Result<(), Co
     Ok(())
 }
 
-fn answer(answer: &Answer, plan: &Plan, output: &mut dyn Write) -> Result<(), CommandError> {
+fn answer(answer: &CoreRequirement, plan: &Plan, output: &mut dyn Write) -> Result<(), CommandError> {
     let sessions = answer.sessions_per_second.map_or(String::new(), |sessions| {
         format!(", {} new sessions per second", grouped(sessions as u64))
     });

@@ -4,20 +4,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use sluice_table::prefix::{Address, Match, NO_ROUTE, PrefixTable, Quiescence};
+use sluice_table::prefix::{Address, LongestMatch, NO_ROUTE, PrefixTable, Quiescence};
 
 /// Model of a table: all routes in a list with linear search.
 struct Linear<A>(BTreeMap<(A, u8), u32>);
 
 impl<A: Address> Linear<A> {
-    fn find(&self, address: A) -> Option<Match> {
+    fn find(&self, address: A) -> Option<LongestMatch> {
         let matching = self
             .0
             .iter()
             .filter(|((prefix, length), _)| address.masked(*length) == *prefix);
         matching
             .max_by_key(|((_, length), _)| *length)
-            .map(|(&(_, length), &value)| Match { value, length })
+            .map(|(&(_, length), &value)| LongestMatch { value, length })
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use sluice_daemon::subscribers::Site;
-use sluice_daemon::subscribers::agent::{Agent, Output, Settings};
+use sluice_daemon::subscribers::agent::{Agent, AgentOutput, AgentSettings};
 use sluice_daemon::subscribers::leases::{Format, Now, Source};
 use sluice_nat::Secret;
 use sluice_nat::sites::SiteWriter;
@@ -40,9 +40,9 @@ fn resident(process: &str) -> Result<f64, Failure> {
 
 /// The DHCP client, with all sites bound.
 fn agent(macs: &[Mac]) -> Result<Agent, Failure> {
-    let settings = Settings {
+    let settings = AgentSettings {
         rate: 100_000,
-        ..Settings::new(Secret([7, 8]))
+        ..AgentSettings::new(Secret([7, 8]))
     };
     let (mut agent, mut operator, mut now) = (Agent::new(settings, 0), Operator::new(PUBLIC), 0);
     for (site, mac) in (0..).zip(macs) {
@@ -50,7 +50,7 @@ fn agent(macs: &[Mac]) -> Result<Agent, Failure> {
     }
     // Each site needs two messages to be bound, and then sends none for hours.
     for _ in 0..macs.len() * 2 {
-        let mut output = Output::default();
+        let mut output = AgentOutput::default();
         agent.poll(now, &mut output);
         for transmit in output.transmits {
             if let Some(answer) = operator.answer(&transmit.payload) {

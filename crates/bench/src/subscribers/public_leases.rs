@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::{Duration, Instant};
 
 use sluice_daemon::subscribers::Site;
-use sluice_daemon::subscribers::agent::{Agent, Destination, Event, Output, Settings, Transmit};
+use sluice_daemon::subscribers::agent::{Agent, AgentOutput, AgentSettings, Destination, Event, Transmit};
 use sluice_daemon::subscribers::frame::Datagram;
 use sluice_daemon::subscribers::message::{CLIENT_PORT, SERVER_PORT};
 use sluice_daemon::subscribers::virtual_mac::text;
@@ -69,7 +69,7 @@ impl Runner {
             if began.elapsed() > PATIENCE {
                 return Err(format!("waited in vain for {what}: {:?}", self.agent.counters()).into());
             }
-            let mut output = Output::default();
+            let mut output = AgentOutput::default();
             self.agent.poll(self.now(), &mut output);
             output.transmits.iter().try_for_each(|transmit| self.send(transmit))?;
             for event in output.events {
@@ -120,11 +120,11 @@ ip link set {INTERFACE} up
         ),
     )?;
     let kea = Kea::start("env", INTERFACE, ROUTER, [SUBNET, POOL])?;
-    let settings = Settings {
+    let settings = AgentSettings {
         prefixes: vec![SUBNET.parse()?],
         servers: vec![OPERATOR],
         rate: size.rate,
-        ..Settings::new(Secret([7, 8]))
+        ..AgentSettings::new(Secret([7, 8]))
     };
     let macs = virtual_macs(size.sites)?;
     let mut runner = Runner {

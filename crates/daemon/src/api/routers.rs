@@ -167,7 +167,7 @@ fn feed_status(status: &FeedStatus) -> RouteFeedStatus {
         name: reason.name().into(),
         count: status.counts.refused(reason),
     });
-    let refused_by = routing::Refusal::ALL
+    let refused_by = routing::PeerRefusal::ALL
         .iter()
         .zip(status.refused)
         .map(|(reason, count)| Counter {

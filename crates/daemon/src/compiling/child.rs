@@ -16,7 +16,7 @@ use rustix::process::{Resource, Rlimit, Signal};
 use sluice_config::memory::Bytes;
 use sluice_inspect::prefilter::{CacheError, Error, PatternSet, Truncated};
 
-use super::{CompileError, Cores, Progress};
+use super::{CompileError, CompileProgress, Cores};
 
 /// Command-line argument that makes this program the compiler process.
 pub const COMMAND: &str = "compile-signatures";
@@ -113,7 +113,7 @@ pub(super) enum Ended {
 
 impl Program {
     /// Compile a plan into a file.
-    pub fn compile(&self, plan: &PatternSet, path: &Path, progress: &Progress) -> Result<Ended, CompileError> {
+    pub fn compile(&self, plan: &PatternSet, path: &Path, progress: &CompileProgress) -> Result<Ended, CompileError> {
         // The process inherits the core affinity of this thread. The affinity is therefore changed for the spawn and
         // restored afterwards.
         let before = rustix::thread::sched_getaffinity(None).ok();
@@ -191,7 +191,7 @@ struct Followed {
 impl Followed {
     /// Read the reports until the process closes its output. Returns `false` if the process takes longer than
     /// `patience`.
-    fn follow(&mut self, receiver: &mpsc::Receiver<String>, patience: Duration, progress: &Progress) -> bool {
+    fn follow(&mut self, receiver: &mpsc::Receiver<String>, patience: Duration, progress: &CompileProgress) -> bool {
         let deadline = Instant::now() + patience;
         loop {
             let remaining = deadline.saturating_duration_since(Instant::now());
@@ -203,7 +203,7 @@ impl Followed {
         }
     }
 
-    fn take(&mut self, line: &str, progress: &Progress) {
+    fn take(&mut self, line: &str, progress: &CompileProgress) {
         let Some((first, second)) = line.split_once(' ') else {
             return;
         };

@@ -21,7 +21,7 @@ use crate::files;
 use child::{Ended, Program};
 
 pub use child::{ChildError, compile_child};
-pub use progress::Progress;
+pub use progress::CompileProgress;
 
 /// Name of the file in the cache folder.
 const FILE: &str = "signatures.db";
@@ -92,7 +92,7 @@ pub struct Compiler {
     cache: Option<PathBuf>,
     /// Whether compiled rules are stored in the cache.
     stores: bool,
-    progress: Arc<Progress>,
+    progress: Arc<CompileProgress>,
 }
 
 impl Compiler {
@@ -138,7 +138,7 @@ impl Compiler {
     }
 
     /// Progress of the compilation.
-    pub fn progress(&self) -> &Progress {
+    pub fn progress(&self) -> &CompileProgress {
         &self.progress
     }
 

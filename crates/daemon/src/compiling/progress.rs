@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Number of compiled patterns, and number of all patterns. Both numbers are 0 while no compilation is running.
 #[derive(Debug, Default)]
-pub struct Progress(AtomicU64);
+pub struct CompileProgress(AtomicU64);
 
-impl Progress {
+impl CompileProgress {
     /// Record the number of compiled patterns and the number of all patterns.
     pub fn see(&self, done: usize, total: usize) {
         self.0.store((done as u64) << 32 | total as u64 & 0xffff_ffff, Relaxed);
@@ -20,7 +20,7 @@ impl Progress {
 }
 
 /// Guard that resets the progress when the compilation ends.
-pub(super) struct Over<'p>(pub &'p Progress);
+pub(super) struct Over<'p>(pub &'p CompileProgress);
 
 impl Drop for Over<'_> {
     fn drop(&mut self) {

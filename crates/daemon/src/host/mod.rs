@@ -56,7 +56,7 @@ pub struct HostInterface {
 pub type Diversion = Box<dyn Fn(u16, &[u8]) -> bool + Send + Sync>;
 
 /// Queues between workers and host stacks.
-pub struct Queues {
+pub struct HostQueues {
     /// For each worker, the queue of punted frames.
     pub to_hosts: Vec<PuntReceiver>,
     /// Queue to the worker that sends the gateway's own packets.
@@ -129,7 +129,7 @@ impl Hosts {
     ///
     /// # Errors
     /// A namespace, an interface or the thread can't be created.
-    pub fn start(routers: Vec<HostRouter>, queues: Queues) -> Result<Self, HostError> {
+    pub fn start(routers: Vec<HostRouter>, queues: HostQueues) -> Result<Self, HostError> {
         let shared = Arc::new(Shared::new()?);
         let thread = serving::start(queues, shared.clone())?;
         let hosts = Self {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::event::epoll;
 
 use super::links::Taps;
-use super::{Diversion, Queues, lock};
+use super::{Diversion, HostQueues, lock};
 
 /// Maximum sleep of the thread. Workers don't wake the thread, because the system call would delay their packets.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
@@ -113,7 +113,7 @@ impl Shared {
 
 /// State of the thread.
 struct Server {
-    queues: Queues,
+    queues: HostQueues,
     shared: Arc<Shared>,
     taps: Taps,
     version: u64,
@@ -121,7 +121,7 @@ struct Server {
 }
 
 /// Start the thread.
-pub fn start(queues: Queues, shared: Arc<Shared>) -> Result<JoinHandle<()>, Error> {
+pub fn start(queues: HostQueues, shared: Arc<Shared>) -> Result<JoinHandle<()>, Error> {
     let mut server = Server {
         queues,
         shared,

@@ -38,7 +38,7 @@ use sluice_engine::placement::Part;
 use sluice_engine::snapshot::fragment_limits::FragmentLimits;
 use sluice_engine::snapshot::shard_owners::ShardOwners;
 use sluice_engine::snapshot::stages::Stages;
-use sluice_engine::snapshot::{LIMITS, Limits, Router, Snapshot, StartParameters, SubscriberCapacity};
+use sluice_engine::snapshot::{ControlLimits, LIMITS, Router, Snapshot, StartParameters, SubscriberCapacity};
 use sluice_nat::rule::RuleId;
 use sluice_nat::sites::Sites;
 use sluice_nat::timeout::Schedule;
@@ -199,7 +199,7 @@ fn routers(config: &Config) -> Vec<Router> {
 }
 
 /// Rate limits of packets to and from the gateway itself.
-fn limits(config: &Config) -> Limits {
+fn limits(config: &Config) -> ControlLimits {
     let gateway = &config.document.gateway;
     let mut limits = LIMITS;
     for (class, rate) in [

@@ -9,7 +9,7 @@ use sluice_engine::packet::io::PortIndex;
 
 use super::joined::cut;
 use super::measure::MAX_FRAMES;
-use super::report::Origin;
+use super::report::TrafficOrigin;
 use crate::lowering;
 use crate::replay::captures::{Captured, Stream};
 
@@ -325,10 +325,10 @@ impl Live {
         }
     }
 
-    pub(super) fn origin(&self) -> Origin {
+    pub(super) fn origin(&self) -> TrafficOrigin {
         match self.source {
-            LiveSource::Daemon => Origin::Daemon(self.seen()),
-            LiveSource::Kernel => Origin::Kernel(self.seen()),
+            LiveSource::Daemon => TrafficOrigin::Daemon(self.seen()),
+            LiveSource::Kernel => TrafficOrigin::Kernel(self.seen()),
         }
     }
 

@@ -42,7 +42,7 @@ pub use listen::listen;
 pub use live::{Capacity, Live, LiveError, LiveSource, MAX_BYTES, Pace, Seen, SeenInterface};
 pub use measure::MAX_FRAMES;
 pub use profile::{Demand, DemandError, Of, Profile};
-pub use report::{Answer, Candidate, HandOverCost, Origin, PartCost, Plan, TrafficSummary};
+pub use report::{Candidate, CoreRequirement, HandOverCost, PartCost, Plan, TrafficOrigin, TrafficSummary};
 pub use sluice_engine::placement::list;
 
 /// Maximum number of cores for which a load is planned.
@@ -50,7 +50,7 @@ const MAX_CORES: usize = 128;
 
 /// Parameters of a plan.
 #[derive(Debug, Default)]
-pub struct Request {
+pub struct PlanRequest {
     /// Captures for the measurement, by interface. Without captures and live traffic, the generated carrier mix is
     /// used.
     pub inputs: Vec<(String, PathBuf)>,
@@ -138,9 +138,9 @@ pub struct Chosen {
 /// # Errors
 /// See [`PlanError`].
 pub fn choose(config: &Config) -> Result<Chosen, PlanError> {
-    let request = Request {
+    let request = PlanRequest {
         cores: Some(config.cores.clone()),
-        ..Request::default()
+        ..PlanRequest::default()
     };
     let facts = facts(config, &request)?;
     let ranked = facts.ranked();
@@ -155,7 +155,7 @@ pub fn choose(config: &Config) -> Result<Chosen, PlanError> {
 ///
 /// # Errors
 /// See [`PlanError`].
-pub fn plan(config: &Config, request: &Request) -> Result<Plan, PlanError> {
+pub fn plan(config: &Config, request: &PlanRequest) -> Result<Plan, PlanError> {
     let facts = facts(config, request)?;
     let ranked = facts.ranked();
     let chosen = choose_from(&ranked, &facts.load).ok_or(PlanError::NoPath)?;
@@ -180,7 +180,7 @@ struct Facts {
     cores: Vec<Core>,
     topology: Topology,
     traffic: String,
-    origin: Origin,
+    origin: TrafficOrigin,
     measured: Measured,
     assumed: [f64; 4],
     costs: Costs,
@@ -190,7 +190,7 @@ struct Facts {
 }
 
 /// Cores of the plan: the requested cores, the individually configured cores, or all cores that this process may use.
-fn cores(config: &Config, request: &Request) -> Result<Vec<Core>, PlanError> {
+fn cores(config: &Config, request: &PlanRequest) -> Result<Vec<Core>, PlanError> {
     let allowed = machine(EntryBytes::default())?.cores;
     let listed = |system: &System| matches!(system.workers, sluice_config::value::Workers::Cores(_));
     let cores = match &request.cores {
@@ -204,7 +204,7 @@ fn cores(config: &Config, request: &Request) -> Result<Vec<Core>, PlanError> {
     }
 }
 
-fn facts(config: &Config, request: &Request) -> Result<Facts, PlanError> {
+fn facts(config: &Config, request: &PlanRequest) -> Result<Facts, PlanError> {
     let cores = cores(config, request)?;
     let topology = topology(Path::new(SYS), &devices(config))?;
     let (traffic, origin, source) = source(config, request)?;
@@ -263,7 +263,7 @@ fn load(config: &Config, measured: &Measured, workers: usize) -> Load {
 }
 
 /// Name and origin of the traffic, and the traffic itself.
-fn source<'r>(config: &Config, request: &'r Request) -> Result<(String, Origin, Source<'r>), PlanError> {
+fn source<'r>(config: &Config, request: &'r PlanRequest) -> Result<(String, TrafficOrigin, Source<'r>), PlanError> {
     let option = match &request.live {
         Some(_) => Some("--live"),
         None => (!request.inputs.is_empty()).then_some("--in"),
@@ -277,14 +277,18 @@ fn source<'r>(config: &Config, request: &'r Request) -> Result<(String, Origin, 
     if request.inputs.is_empty() {
         let named = request.demand.as_ref().and_then(Demand::profile);
         let profile = named.unwrap_or_else(Profile::sfr);
-        return Ok((profile.name.clone(), Origin::Profile, Source::Mix(profile)));
+        return Ok((profile.name.clone(), TrafficOrigin::Profile, Source::Mix(profile)));
     }
     let mut inputs = Vec::new();
     for (port, path) in by_port(config, &request.inputs)? {
         inputs.push((port, Input::open(path).map_err(ReplayError::from)?));
     }
     let files = request.inputs.iter().map(|(_, path)| path.clone()).collect();
-    Ok(("captures".into(), Origin::Captures { files }, Source::Captures(inputs)))
+    Ok((
+        "captures".into(),
+        TrafficOrigin::Captures { files },
+        Source::Captures(inputs),
+    ))
 }
 
 /// If packets are supplied, check that the required rate does not specify different traffic.
@@ -391,7 +395,7 @@ impl Facts {
     }
 
     /// Number of cores that a load needs. The given cores are used first, then additional cores of the same kind.
-    fn answer(&self, config: &Config, demand: &Demand) -> Answer {
+    fn answer(&self, config: &Config, demand: &Demand) -> CoreRequirement {
         let offered = demand.packets(self.measured.bytes);
         let sorted_cores = order(&self.cores, &self.topology);
         // Every placement needs at least the sum of the cycles of all parts.
@@ -415,7 +419,7 @@ impl Facts {
             let candidate = self.candidate_at(chosen, Some(offered));
             Some((count, candidate, words::uneven(&load, chosen)))
         });
-        Answer {
+        CoreRequirement {
             load: demand.text.clone(),
             packets_per_second: offered,
             sessions_per_second: self.measured.packets_per_session.map(|packets| offered / packets),

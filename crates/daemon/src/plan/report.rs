@@ -10,7 +10,7 @@ use super::live::Seen;
 /// Origin of the traffic.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "from")]
-pub enum Origin {
+pub enum TrafficOrigin {
     /// Generated from a profile.
     Profile,
     /// Captures.
@@ -77,7 +77,7 @@ pub struct TrafficSummary {
     /// Name of the traffic.
     pub name: String,
     /// Origin of the traffic.
-    pub source: Origin,
+    pub source: TrafficOrigin,
     /// Mean frame size in bytes, without check sequence.
     pub bytes: f64,
     /// Number of sessions.
@@ -97,7 +97,7 @@ pub struct TrafficSummary {
 /// Number of cores that a load needs.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Answer {
+pub struct CoreRequirement {
     /// The load as typed.
     pub load: String,
     /// Packets per second.
@@ -139,5 +139,5 @@ pub struct Plan {
     /// Reasons for the choice, one sentence each.
     pub reasons: Vec<String>,
     /// Number of cores that the load in the request needs.
-    pub answer: Option<Answer>,
+    pub answer: Option<CoreRequirement>,
 }

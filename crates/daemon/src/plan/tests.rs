@@ -64,10 +64,10 @@ fn choice_for_the_start_is_a_placement_on_the_configured_cores() {
 #[test]
 fn load_beyond_the_machine_is_answered_with_more_cores() {
     let config = config(&GATEWAY.replace("[sessions]", "[system]\nshards = 64\n[sessions]"));
-    let request = Request {
+    let request = PlanRequest {
         cores: Some(config.cores.clone()),
         demand: Some("200G sfr".parse().unwrap()),
-        ..Request::default()
+        ..PlanRequest::default()
     };
     let facts = facts(&config, &request).unwrap();
     let demand = request.demand.unwrap();

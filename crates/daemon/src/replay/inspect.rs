@@ -70,7 +70,7 @@ pub struct Found<'a> {
 
 /// Progress of the inspection.
 #[derive(Clone, Copy, Debug)]
-pub struct Progress {
+pub struct InspectionProgress {
     /// Packets read so far.
     pub packets: u64,
     /// Fraction of the capture that has been read. `None` if the length of the capture is unknown.
@@ -245,7 +245,7 @@ fn side(frame: &[u8]) -> PortIndex {
 pub fn inspect(
     request: &Inspect,
     found: &mut dyn FnMut(Found<'_>) -> std::io::Result<()>,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(InspectionProgress),
 ) -> Result<InspectSummary, ReplayError> {
     let config = request.config()?;
     let mut input = Input::open(&request.capture)?;
@@ -291,7 +291,7 @@ pub fn inspect(
             burst.frames += 1;
         }
         if packets.is_multiple_of(PERIOD) {
-            progress(Progress {
+            progress(InspectionProgress {
                 packets,
                 share: size.map(|size| (read as f64 / size as f64).min(1.0)),
             });

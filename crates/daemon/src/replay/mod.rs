@@ -32,7 +32,7 @@ use world::World;
 
 pub use captures::CaptureError;
 pub use eve::EveError;
-pub use inspect::{Found, Inspect, InspectSummary, Progress, Uninspected, inspect};
+pub use inspect::{Found, Inspect, InspectSummary, InspectionProgress, Uninspected, inspect};
 pub use summary::{EveSummary, InterfaceSummary, InventedNeighbour, Summary};
 
 /// Parameters of a replay.

@@ -7,7 +7,7 @@ use sluice_engine::features::inspection::{Alert, InspectionPolicy};
 use sluice_engine::session::records::{Record, RecordKind, RecordSubject};
 use sluice_engine::worker::request::WorkerHandle;
 
-use crate::alerts::Queues;
+use crate::alerts::AlertQueues;
 
 /// An alert or another record.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ pub fn enlarge(inspection: &mut InspectionPolicy, messages: usize) {
 /// Collects the workers' alerts and records.
 #[derive(Default)]
 pub struct Recorder {
-    queues: Vec<Queues>,
+    queues: Vec<AlertQueues>,
     recorded: Vec<EveEvent>,
     /// For each flow number of a shard, the flow number in the output. Output numbers are assigned in the order of
     /// first appearance.
@@ -75,7 +75,7 @@ impl Recorder {
     pub fn new(handles: &mut [WorkerHandle]) -> Self {
         let queues = handles.iter_mut().filter_map(|handle| {
             let (alerts, records) = (handle.alerts.take()?, handle.records.take());
-            Some(Queues { alerts, records })
+            Some(AlertQueues { alerts, records })
         });
         Self {
             queues: queues.collect(),
@@ -85,7 +85,7 @@ impl Recorder {
 
     /// Read the queues.
     pub fn collect(&mut self) {
-        for Queues { alerts, records } in &mut self.queues {
+        for AlertQueues { alerts, records } in &mut self.queues {
             // Alerts come first, so that an alert precedes a record of the same flow with the same time.
             while let Ok(alert) = alerts.pop() {
                 self.recorded.push(EveEvent::Alert(alert));

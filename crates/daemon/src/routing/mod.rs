@@ -23,7 +23,7 @@ pub use kernel::{KernelSettings, listen};
 pub use keys::faults as key_faults;
 pub(crate) use namespace::within;
 use peer::Refusals;
-pub use peer::{Peer, Refusal};
+pub use peer::{Peer, PeerRefusal};
 use replay::Replay;
 pub(crate) use routers::RouteFeeds;
 use server::FIRST_MESSAGE;
@@ -37,7 +37,7 @@ pub trait Routes: Send + Sync {
 
 /// Settings of an FPM server.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct FpmSettings {
     /// Name of the router, for log messages.
     pub router: String,
     /// TCP listening address.
@@ -65,7 +65,7 @@ pub struct Settings {
     pub started_at: Instant,
 }
 
-impl Settings {
+impl FpmSettings {
     /// Default settings: only daemons on this host, two minutes of grace time, five seconds without data until a replay
     /// counts as complete, and the main table.
     pub fn new(router: impl Into<String>, listen: Option<SocketAddr>, links: Links, started_at: Instant) -> Self {
@@ -118,7 +118,7 @@ pub struct FeedStatus {
     /// Connections accepted.
     pub connections: u64,
     /// Number of rejected connections, for each reason.
-    pub refused: [u64; Refusal::ALL.len()],
+    pub refused: [u64; PeerRefusal::ALL.len()],
     /// Number of connections that were closed because of invalid data.
     pub broken: u64,
     /// Number of panics. Each panic has ended a connection.
@@ -191,7 +191,7 @@ impl Shared {
     }
 
     /// Count a rejected peer. At most one rejection is logged per [`WARNING_INTERVAL`].
-    fn refuse(&self, peer: &Peer, refusal: Refusal) {
+    fn refuse(&self, peer: &Peer, refusal: PeerRefusal) {
         self.tally.refused.add(refusal);
         let (now, mut last_warning) = (
             self.now(),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::Settings;
+use super::FpmSettings;
 
 /// The remote end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl fmt::Display for Peer {
 
 /// Why a peer is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum PeerRefusal {
     /// The peer's address is not in `peers`, or the peer's user is not in `users`.
     NotNamed,
     /// The peer sent no complete message within the time limit.
@@ -47,7 +47,7 @@ pub enum Refusal {
     NotFpm,
 }
 
-impl Refusal {
+impl PeerRefusal {
     /// All reasons.
     pub const ALL: [Self; 4] = [Self::NotNamed, Self::Silent, Self::Crowded, Self::NotFpm];
 
@@ -71,7 +71,7 @@ impl Refusal {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for PeerRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.description())
     }
@@ -79,21 +79,21 @@ impl fmt::Display for Refusal {
 
 /// Number of rejected peers, for each reason.
 #[derive(Debug, Default)]
-pub struct Refusals([AtomicU64; Refusal::ALL.len()]);
+pub struct Refusals([AtomicU64; PeerRefusal::ALL.len()]);
 
 impl Refusals {
     /// Count a rejected peer.
-    pub fn add(&self, refusal: Refusal) {
+    pub fn add(&self, refusal: PeerRefusal) {
         self.0[refusal as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts in the order of [`Refusal::ALL`].
-    pub fn all(&self) -> [u64; Refusal::ALL.len()] {
+    /// Counts in the order of [`PeerRefusal::ALL`].
+    pub fn all(&self) -> [u64; PeerRefusal::ALL.len()] {
         self.0.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
 }
 
-impl Settings {
+impl FpmSettings {
     /// Whether a peer is allowed.
     pub fn accepts(&self, peer: &Peer) -> bool {
         match peer {
@@ -137,9 +137,9 @@ mod tests {
 
     #[test]
     fn user_is_heard_where_it_is_root_this_one_or_named() {
-        let settings = Settings {
+        let settings = FpmSettings {
             users: vec!["4711".into()],
-            ..Settings::new("blue", None, Links::Foreign, Instant::now())
+            ..FpmSettings::new("blue", None, Links::Foreign, Instant::now())
         };
         let own = rustix::process::geteuid().as_raw();
         assert!([0, own, 4711].iter().all(|&user| settings.accepts(&Peer::User(user))));

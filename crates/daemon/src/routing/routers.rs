@@ -9,7 +9,7 @@ use sluice_route::RouterIndex;
 use sluice_route::feed::Links;
 use sluice_route::rib::Rib;
 
-use super::{FeedStatus, KernelSettings, RouteFeed, Routes, Settings, listen, serve};
+use super::{FeedStatus, FpmSettings, KernelSettings, RouteFeed, Routes, listen, serve};
 use crate::control::Control;
 use crate::host::{KernelLink, namespace_name};
 
@@ -56,7 +56,7 @@ impl RouteFeeds {
             name: name.to_owned(),
         };
         settle(&mut self.fpm, fpm.collect(), |name, (fpm, in_namespace)| {
-            let settings = Settings {
+            let settings = FpmSettings {
                 grace: fpm.grace.duration(),
                 namespace: in_namespace.then(|| namespace(name)),
                 peers: fpm.peers.clone(),
@@ -67,7 +67,7 @@ impl RouteFeeds {
                     .collect(),
                 socket: fpm.socket.as_ref().map(PathBuf::from),
                 users: fpm.users.clone(),
-                ..Settings::new(name, fpm.listen, Links::Foreign, started_at)
+                ..FpmSettings::new(name, fpm.listen, Links::Foreign, started_at)
             };
             serve(settings, Arc::new(routes(name)))
         });

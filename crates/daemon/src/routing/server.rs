@@ -22,8 +22,8 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::namespace::within;
-use super::peer::{Peer, Refusal};
-use super::{Backoff, RouteFeed, Routes, Settings, Shared, count, keys, watched};
+use super::peer::{Peer, PeerRefusal};
+use super::{Backoff, FpmSettings, RouteFeed, Routes, Shared, count, keys, watched};
 use crate::socket::Socket;
 
 /// Number of bytes per read. One read contains about 600 routes, which the control thread processes in 1 to 2 ms.
@@ -37,7 +37,7 @@ const WAITING: usize = 16;
 pub(super) const FIRST_MESSAGE: Duration = Duration::from_secs(30);
 
 /// Start the FPM server of a router; must be called within the tokio runtime.
-pub fn serve(settings: Settings, routes: Arc<dyn Routes>) -> RouteFeed {
+pub fn serve(settings: FpmSettings, routes: Arc<dyn Routes>) -> RouteFeed {
     let route_peer = RoutePeer {
         origin: Origin::Fpm,
         table: settings.table,
@@ -77,21 +77,21 @@ struct Listeners {
 /// Connections that wait for their first message.
 #[derive(Default)]
 struct Waiting {
-    tasks: JoinSet<Result<Connection, (Peer, Refusal)>>,
+    tasks: JoinSet<Result<Connection, (Peer, PeerRefusal)>>,
     oldest_first: VecDeque<(AbortHandle, Peer)>,
 }
 
 /// Next event of the server.
 enum Event {
     Accepted(io::Result<(Box<dyn AsyncRead + Send + Unpin>, Peer)>),
-    Introduced(Result<Connection, (Peer, Refusal)>),
+    Introduced(Result<Connection, (Peer, PeerRefusal)>),
     /// The connection in use has received data or has ended.
     Received(Option<End>),
     Due,
     TakeOver,
 }
 
-async fn run(shared: Arc<Shared>, settings: Arc<Settings>) {
+async fn run(shared: Arc<Shared>, settings: Arc<FpmSettings>) {
     let listeners = Listeners::open(&shared, &settings).await;
     let (mut current, mut next): (Option<Connection>, Option<Connection>) = (None, None);
     let mut waiting = Waiting::default();
@@ -113,7 +113,7 @@ async fn run(shared: Arc<Shared>, settings: Arc<Settings>) {
             Event::Accepted(Ok((stream, peer))) => {
                 match settings.accepts(&peer) {
                     true => waiting.add(&shared, stream, peer),
-                    false => shared.refuse(&peer, Refusal::NotNamed),
+                    false => shared.refuse(&peer, PeerRefusal::NotNamed),
                 }
                 None
             }
@@ -184,7 +184,7 @@ fn lose(shared: &Shared, end: End) {
 
 impl Listeners {
     /// Open the listening sockets. Retry after a failure, because the router may get the address later.
-    async fn open(shared: &Shared, settings: &Settings) -> Self {
+    async fn open(shared: &Shared, settings: &FpmSettings) -> Self {
         let mut backoff = Backoff::new();
         loop {
             match Self::try_open(settings) {
@@ -205,7 +205,7 @@ impl Listeners {
         }
     }
 
-    fn try_open(settings: &Settings) -> io::Result<Self> {
+    fn try_open(settings: &FpmSettings) -> io::Result<Self> {
         let hosts = settings.listen.map(|listen| listener(listen, settings));
         let users = settings.socket.as_ref().map(|path| {
             let socket = Socket::claim(path).map_err(io::Error::other)?;
@@ -255,7 +255,7 @@ impl Waiting {
             && let Some((oldest, peer)) = self.oldest_first.pop_front()
         {
             oldest.abort();
-            shared.refuse(&peer, Refusal::Crowded);
+            shared.refuse(&peer, PeerRefusal::Crowded);
         }
         let connection = Connection {
             stream,
@@ -267,7 +267,7 @@ impl Waiting {
     }
 
     /// Wait until a new connection has received its first message, or has failed.
-    async fn next(&mut self) -> Result<Connection, (Peer, Refusal)> {
+    async fn next(&mut self) -> Result<Connection, (Peer, PeerRefusal)> {
         loop {
             match self.tasks.join_next().await {
                 Some(Ok(introduced)) => return introduced,
@@ -280,29 +280,29 @@ impl Waiting {
 }
 
 /// Wait for the first complete message of a connection.
-async fn introduced(mut connection: Connection, longest: Duration) -> Result<Connection, (Peer, Refusal)> {
+async fn introduced(mut connection: Connection, longest: Duration) -> Result<Connection, (Peer, PeerRefusal)> {
     let Connection { stream, frames, .. } = &mut connection;
     let spoken = timeout(longest, async {
         loop {
             match frames.is_whole() {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}
-                Err(_) => return Err(Refusal::NotFpm),
+                Err(_) => return Err(PeerRefusal::NotFpm),
             }
             match stream.take(READ as u64).read_buf(frames.reserve(READ)).await {
-                Ok(0) | Err(_) => return Err(Refusal::Silent),
+                Ok(0) | Err(_) => return Err(PeerRefusal::Silent),
                 Ok(_) => {}
             }
         }
     });
-    match spoken.await.unwrap_or(Err(Refusal::Silent)) {
+    match spoken.await.unwrap_or(Err(PeerRefusal::Silent)) {
         Ok(()) => Ok(connection),
         Err(refusal) => Err((connection.peer, refusal)),
     }
 }
 
 /// Create a listening socket in the router's namespace, with the TCP-MD5 keys of its peers.
-fn listener(listen: SocketAddr, settings: &Settings) -> io::Result<TcpListener> {
+fn listener(listen: SocketAddr, settings: &FpmSettings) -> io::Result<TcpListener> {
     let listener = within(settings.namespace.as_deref(), || {
         let socket = keys::socket(listen)?;
         sockopt::set_socket_reuseaddr(&socket, true)?;

@@ -65,7 +65,7 @@ async fn until(description: &str, mut condition: impl FnMut() -> bool) {
 
 impl World {
     async fn new(grace: Duration, quiet: Duration) -> Self {
-        Self::with(|settings| Settings {
+        Self::with(|settings| FpmSettings {
             grace,
             quiet,
             ..settings
@@ -73,14 +73,14 @@ impl World {
         .await
     }
 
-    async fn with(change: impl FnOnce(Settings) -> Settings) -> Self {
+    async fn with(change: impl FnOnce(FpmSettings) -> FpmSettings) -> Self {
         let router = Arc::new(Router {
             rib: Mutex::new((Rib::new(Default::default(), [1, 2]), Table::default())),
             trips: Default::default(),
         });
         let links = Links::Numbered(BTreeMap::from([(3, 0)]));
-        let settings = Settings::new("blue", Some(([127, 0, 0, 1], 0).into()), links, Instant::now());
-        let settings = Settings {
+        let settings = FpmSettings::new("blue", Some(([127, 0, 0, 1], 0).into()), links, Instant::now());
+        let settings = FpmSettings {
             grace: LONG,
             quiet: LONG,
             ..settings
@@ -184,7 +184,7 @@ async fn daemon_is_heard_beside_connections_that_say_nothing_or_half_a_message()
         idle.push(stream);
     }
     // If too many connections are waiting, the oldest connections are closed.
-    until("the oldest to be ended", || refused(&world, Refusal::Crowded) == 24).await;
+    until("the oldest to be ended", || refused(&world, PeerRefusal::Crowded) == 24).await;
     let mut daemon = world.connect().await;
     daemon.write_all(&route(1)).await.unwrap();
     world.until_routes(&["10.9.1.0/24"]).await;
@@ -212,13 +212,13 @@ async fn daemon_that_speaks_last_is_followed_and_the_one_before_is_ended() {
     assert_eq!(0, second.read(&mut [0; 1]).await.unwrap_or(0));
 }
 
-fn refused(world: &World, refusal: Refusal) -> u64 {
+fn refused(world: &World, refusal: PeerRefusal) -> u64 {
     world.route_feed.status().refused[refusal as usize]
 }
 
 #[tokio::test]
 async fn host_that_is_not_named_and_one_that_speaks_otherwise_are_refused() {
-    let world = World::with(|settings| Settings {
+    let world = World::with(|settings| FpmSettings {
         peers: vec![[127, 0, 0, 7].into()],
         ..settings
     })
@@ -226,12 +226,12 @@ async fn host_that_is_not_named_and_one_that_speaks_otherwise_are_refused() {
     let listens = world.route_feed.status().listens.unwrap();
     let mut stranger = TcpStream::connect(&listens).await.unwrap();
     assert_eq!(0, stranger.read(&mut [0; 1]).await.unwrap_or(0));
-    assert_eq!(1, refused(&world, Refusal::NotNamed));
+    assert_eq!(1, refused(&world, PeerRefusal::NotNamed));
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind(([127, 0, 0, 7], 0).into()).unwrap();
     let mut named = socket.connect(listens.parse().unwrap()).await.unwrap();
     named.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
-    until("the refusal", || refused(&world, Refusal::NotFpm) == 1).await;
+    until("the refusal", || refused(&world, PeerRefusal::NotFpm) == 1).await;
     assert_eq!(1, world.route_feed.status().connections);
 }
 
@@ -261,7 +261,7 @@ async fn peer_with_a_key_is_heard_by_what_it_signs_and_without_it_or_by_another_
         ("[::]:0", "::1"),
     ] {
         let peer: IpAddr = peer.parse().unwrap();
-        let world = World::with(|settings| Settings {
+        let world = World::with(|settings| FpmSettings {
             listen: Some(listen.parse().unwrap()),
             md5_key_files: vec![(peer, path.clone())],
             ..settings
@@ -291,7 +291,7 @@ async fn peer_with_a_key_is_heard_by_what_it_signs_and_without_it_or_by_another_
 async fn daemon_is_heard_by_a_unix_socket() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("fpm");
-    let world = World::with(|settings| Settings {
+    let world = World::with(|settings| FpmSettings {
         listen: None,
         socket: Some(path.clone()),
         ..settings

@@ -10,7 +10,7 @@ pub mod service;
 mod thread;
 pub mod virtual_mac;
 
-pub use thread::{HostPort, Inbox, InboxReceiver, Queues, Subscribers, SubscribersError};
+pub use thread::{HostPort, Inbox, InboxReceiver, SubscriberQueues, Subscribers, SubscribersError};
 
 /// Index of a subscriber's site. Inside addresses belong to the context of the site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -23,7 +23,7 @@ pub use crate::snapshot::fragment_limits::ReassemblyLimits;
 pub use crate::snapshot::inspection::InspectionPolicy;
 pub use crate::snapshot::overload::{Class, Overload, Shed};
 pub use divert::divert;
-pub use overload::Load;
+pub use overload::OverloadState;
 pub use parked::{FragmentNote, ParkedPackets, Released, ReleasedPacket};
 pub use prefetch::FlowPrefetch;
 pub use reassembly::Reassembly;
@@ -79,7 +79,7 @@ pub struct Inspector {
     /// Reassembly of fragmented datagrams.
     pub assemblies: Reassembly,
     /// Whether the worker is overloaded.
-    pub load: Load,
+    pub load: OverloadState,
     /// Queue of alerts.
     pub alerts: AlertQueue,
     /// Fragments of the current burst that will be parked, with their tickets.

@@ -106,10 +106,10 @@ pub enum Multicast {
 
 /// Packets per second and burst size for one interface, by [`PuntClass`]. All interfaces of a router together have
 /// [`ROUTER_SHARE`] times these limits.
-pub type Limits = [(u64, u64); PuntClass::ALL.len()];
+pub type PuntLimits = [(u64, u64); PuntClass::ALL.len()];
 
 /// Default limits, in the order of [`PuntClass::ALL`].
-pub const LIMITS: Limits = [(20_000, 4_000), (10_000, 1_000), (1_000, 200), (0, 0), (5_000, 1_000)];
+pub const LIMITS: PuntLimits = [(20_000, 4_000), (10_000, 1_000), (1_000, 200), (0, 0), (5_000, 1_000)];
 
 /// Creates a full bucket that all workers share. With rate 0, no packet passes.
 fn full_bucket((rate, burst): (u64, u64)) -> SharedTokenBucket {
@@ -120,7 +120,7 @@ fn full_bucket((rate, burst): (u64, u64)) -> SharedTokenBucket {
 /// keeps its counters.
 #[derive(Debug)]
 pub struct Host {
-    limits: Limits,
+    limits: PuntLimits,
     multicast: Multicast,
     /// Token buckets of each interface, so that a flood on one interface does not affect other interfaces.
     interfaces: Box<[[SharedTokenBucket; PuntClass::ALL.len()]]>,
@@ -137,7 +137,7 @@ impl Default for Host {
 
 impl Host {
     /// Creates a host with these limits for this number of interfaces. The token buckets of the host are full.
-    pub fn new(limits: Limits, multicast: Multicast, interfaces: usize) -> Self {
+    pub fn new(limits: PuntLimits, multicast: Multicast, interfaces: usize) -> Self {
         let shared =
             limits.map(|(rate, burst)| (rate.saturating_mul(ROUTER_SHARE), burst.saturating_mul(ROUTER_SHARE)));
         Self {

@@ -11,11 +11,11 @@ use crate::packet::counters::WorkerCounters;
 pub struct EventQueue(Option<RefCell<rtrb::Producer<Event>>>);
 
 /// The logger's consumer of the event queue.
-pub type Taken = rtrb::Consumer<Event>;
+pub type EventReceiver = rtrb::Consumer<Event>;
 
 impl EventQueue {
     /// Creates a queue for `max` events, and its consumer. If `max` is 0, there is no queue.
-    pub fn new(max: usize) -> (Self, Option<Taken>) {
+    pub fn new(max: usize) -> (Self, Option<EventReceiver>) {
         if max == 0 {
             return (Self(None), None);
         }

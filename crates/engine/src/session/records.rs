@@ -192,7 +192,7 @@ pub struct Record {
 }
 
 /// The logger's consumer of a record queue.
-pub type Taken = rtrb::Consumer<Record>;
+pub type RecordReceiver = rtrb::Consumer<Record>;
 
 /// The worker's producer of its record queue.
 #[derive(Debug, Default)]
@@ -203,7 +203,7 @@ pub struct RecordQueue {
 
 impl RecordQueue {
     /// Creates a queue and its consumer. If the capacity in `wanted` is 0, there is no queue.
-    pub fn new(wanted: Records) -> (Self, Option<Taken>) {
+    pub fn new(wanted: Records) -> (Self, Option<RecordReceiver>) {
         if wanted.max == 0 {
             return Default::default();
         }

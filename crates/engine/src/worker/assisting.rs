@@ -13,7 +13,7 @@ use crate::packet::reason::EngineReason;
 use crate::packet::time::Now;
 use crate::placement::Part;
 use crate::snapshot::StartParameters;
-use crate::snapshot::assist::controller::{Action, Controller, Load};
+use crate::snapshot::assist::controller::{AssistAction, AssistLoad, Controller};
 use crate::snapshot::assist::{Assist, AssistRequest, ShardMove};
 
 /// Maximum number of bursts that an assisting worker receives from a port in one round, if all bursts are full and the
@@ -259,7 +259,7 @@ impl<'m> Worker<'m> {
         for (worker, waiting) in &mut work.rings {
             *waiting = work.ring.saturating_sub(self.io.free_entries(*worker));
         }
-        let facts = Load {
+        let facts = AssistLoad {
             now: now.nanoseconds,
             rings: &work.rings,
             queued: work.queue.len(),
@@ -271,10 +271,10 @@ impl<'m> Worker<'m> {
     }
 
     #[cold]
-    fn act(&mut self, verdict: Action, now: Now) {
+    fn act(&mut self, verdict: AssistAction, now: Now) {
         let (direction, shard, peer) = match verdict {
-            Action::Take(shard, peer) => (ShardMove::ToRequester, shard, peer),
-            Action::Return(shard, peer) => (ShardMove::FromRequester, shard, peer),
+            AssistAction::Take(shard, peer) => (ShardMove::ToRequester, shard, peer),
+            AssistAction::Return(shard, peer) => (ShardMove::FromRequester, shard, peer),
         };
         let is_migration_complete = self.is_migration_complete();
         let own = self.parts.own;

@@ -10,7 +10,7 @@
 //! the home bucket, so an entry can be moved without its hash.
 
 use crate::prefetch::{prefetch_far_at, prefetch_read_at};
-use crate::simd::tags::{Lanes, equal};
+use crate::simd::tags::{LaneMask, equal};
 use bytemuck::{Pod, Zeroable};
 
 /// Number of entries in a bucket.
@@ -55,7 +55,7 @@ impl Bucket {
     }
 
     #[inline(always)]
-    fn tagged(&self, tag: u16) -> Lanes {
+    fn tagged(&self, tag: u16) -> LaneMask {
         equal(self.tags, tag)
     }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::Address;
-use super::reader::Match;
+use super::reader::LongestMatch;
 
 const VALUE_BITS: u32 = 23;
 
@@ -117,7 +117,7 @@ impl<A: Address> Routes<A> {
     }
 
     /// The longest covering route of `prefix` that is shorter than `length`. The default route is excluded.
-    pub fn covering(&self, prefix: A, length: u8) -> Option<Match> {
+    pub fn covering(&self, prefix: A, length: u8) -> Option<LongestMatch> {
         let mut below = length;
         while below > 1 {
             let depth = (below - 2) / 8;
@@ -126,7 +126,7 @@ impl<A: Address> Routes<A> {
             {
                 for bits in (1..below - 8 * depth).rev() {
                     if let Ok(at) = search(group, number(prefix, depth, bits)) {
-                        return Some(Match {
+                        return Some(LongestMatch {
                             value: value(group[at]),
                             length: 8 * depth + bits,
                         });

@@ -37,5 +37,5 @@ mod sync {
 
 pub use address::Address;
 pub use quiescence::Quiescence;
-pub use reader::{MAX_ROUTERS, Match, NO_ROUTE, PrefixReader, RouterIndex};
+pub use reader::{LongestMatch, MAX_ROUTERS, NO_ROUTE, PrefixReader, RouterIndex};
 pub use table::{MAX_VALUE, PrefixError, PrefixTable};

@@ -110,7 +110,7 @@ impl Shared {
 
 /// The longest route that matches an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Match {
+pub struct LongestMatch {
     /// Value of the route.
     pub value: u32,
     /// Prefix length in bits.
@@ -146,10 +146,10 @@ impl<A: Address> PrefixReader<A> {
 
     /// The longest route of `router` that matches `address`.
     #[inline]
-    pub fn find(&self, router: RouterIndex, address: A) -> Option<Match> {
+    pub fn find(&self, router: RouterIndex, address: A) -> Option<LongestMatch> {
         let leaf = self.leaf(router, address);
         let length = rank_of_length(leaf).checked_sub(1)? as u8;
-        Some(Match {
+        Some(LongestMatch {
             value: leaf & VALUE,
             length,
         })

@@ -3,9 +3,9 @@
 
 /// Set of matching lanes out of eight. Bits 2k and 2k+1 belong to lane k.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lanes(u32);
+pub struct LaneMask(u32);
 
-impl Lanes {
+impl LaneMask {
     /// Whether no lane matches.
     #[inline(always)]
     pub fn is_empty(self) -> bool {
@@ -21,11 +21,11 @@ impl Lanes {
     /// Removes all lanes except the first `count`.
     #[inline(always)]
     pub fn up_to(self, count: u32) -> Self {
-        Lanes(self.0 & ((1 << (2 * count)) - 1))
+        LaneMask(self.0 & ((1 << (2 * count)) - 1))
     }
 }
 
-impl Iterator for Lanes {
+impl Iterator for LaneMask {
     type Item = usize;
 
     #[inline(always)]
@@ -42,26 +42,26 @@ impl Iterator for Lanes {
 /// Lanes of `tags` that equal `tag`.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
-pub fn equal(tags: [u16; 8], tag: u16) -> Lanes {
+pub fn equal(tags: [u16; 8], tag: u16) -> LaneMask {
     use std::arch::x86_64::{_mm_cmpeq_epi16, _mm_movemask_epi8, _mm_set1_epi16};
     let tags = bytemuck::cast(tags);
     #[allow(unsafe_code)]
     // SAFETY: SSE2 is part of x86-64, and these intrinsics do not access memory.
     let mask = unsafe { _mm_movemask_epi8(_mm_cmpeq_epi16(tags, _mm_set1_epi16(tag as i16))) };
-    Lanes(mask as u32)
+    LaneMask(mask as u32)
 }
 
 /// Lanes of `tags` that equal `tag`.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 #[inline(always)]
-pub fn equal(tags: [u16; 8], tag: u16) -> Lanes {
+pub fn equal(tags: [u16; 8], tag: u16) -> LaneMask {
     one_by_one(tags, tag)
 }
 
 #[cfg(any(test, miri, not(target_arch = "x86_64")))]
-fn one_by_one(tags: [u16; 8], tag: u16) -> Lanes {
+fn one_by_one(tags: [u16; 8], tag: u16) -> LaneMask {
     let lane = |k: usize| u32::from(tags[k] == tag) * (3 << (2 * k));
-    Lanes((0..8).map(lane).fold(0, |all, one| all | one))
+    LaneMask((0..8).map(lane).fold(0, |all, one| all | one))
 }
 
 #[cfg(test)]

@@ -72,7 +72,7 @@ impl State {
 
 /// Lease of a site's public address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lease {
+pub struct PublicLease {
     /// The address.
     pub address: Ipv4Addr,
     /// Prefix length of the address's network. 32 if the server sends no subnet mask.
@@ -169,8 +169,8 @@ pub(super) fn specified(address: Ipv4Addr) -> Option<Ipv4Addr> {
 }
 
 impl Entry {
-    pub fn lease(&self) -> Lease {
-        Lease {
+    pub fn lease(&self) -> PublicLease {
+        PublicLease {
             address: self.address,
             prefix_length: self.prefix_length,
             router: specified(self.router),

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use sluice_wire::named;
 
-use super::Lease;
+use super::PublicLease;
 use crate::subscribers::Site;
 
 /// Why a site lost its lease.
@@ -90,9 +90,9 @@ events! {
     Event {
         /// The receiver of the event checks for address conflicts (RFC 5227) and reports them with [`super::Agent::conflict`].
         Bound "bound" "A site has an address, either its first address or its former address."
-            ["site" "lease"] (Site, Lease)
+            ["site" "lease"] (Site, PublicLease)
         Renewed "renewed" "The lease of the current address was extended."
-            ["site" "lease"] (Site, Lease)
+            ["site" "lease"] (Site, PublicLease)
         Changed "changed" "A site has a different address than before."
             ["site" "was" "lease"] {
             /// The site.
@@ -100,7 +100,7 @@ events! {
             /// The former address.
             was: Ipv4Addr,
             /// The new lease.
-            lease: Lease,
+            lease: PublicLease,
         }
         Lost "lost" "A site must no longer use its address."
             ["site" "address" "reason"] {

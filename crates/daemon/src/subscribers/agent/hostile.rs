@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{Agent, Destination, Event, Output, SECOND, Settings};
+use super::{Agent, AgentOutput, AgentSettings, Destination, Event, SECOND};
 use crate::subscribers::Site;
 use crate::subscribers::message::Reply;
 use sluice_nat::Secret;
@@ -14,7 +14,7 @@ const PIECE: usize = 64;
 /// Feed arbitrary bytes to four sites: as whole replies, and as options of otherwise valid replies.
 #[doc(hidden)]
 pub fn hostile(bytes: &[u8]) {
-    let mut agent = Agent::new(Settings::new(Secret([1, 2])), 0);
+    let mut agent = Agent::new(AgentSettings::new(Secret([1, 2])), 0);
     let mac = |site: u32| [2, 0, 0, 0, 0, site as u8];
     let mut now = 0;
     let mut held = HashSet::new();
@@ -23,7 +23,7 @@ pub fn hostile(bytes: &[u8]) {
     }
     agent.receive(bytes, mac(0), now);
     for (number, piece) in (0..).zip(bytes.chunks(PIECE).take(64)) {
-        let mut output = Output::default();
+        let mut output = AgentOutput::default();
         agent.poll(now, &mut output);
         let mut follow = |events: Vec<Event>| {
             for event in events {

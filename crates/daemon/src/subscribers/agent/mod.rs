@@ -28,7 +28,7 @@ use sluice_wire::Mac;
 
 use super::{MAX_SITES, Site};
 use entry::Entry;
-pub use entry::{Lease, State};
+pub use entry::{PublicLease, State};
 use event::LastReports;
 pub use event::{Counters, Event, Fault, LossReason, Servers};
 use exchange::Exchanges;
@@ -37,7 +37,7 @@ use limit::{Health, full_bucket};
 use schedule::Schedule;
 pub use send::{Destination, Transmit};
 use settings::nanoseconds;
-pub use settings::{Identifier, Settings};
+pub use settings::{AgentSettings, Identifier};
 pub use wants::WantError;
 
 /// Time in nanoseconds since an arbitrary start.
@@ -50,7 +50,7 @@ const SECOND: Nanoseconds = 1_000_000_000;
 
 /// Output of [`Agent::poll`].
 #[derive(Debug, Default)]
-pub struct Output {
+pub struct AgentOutput {
     /// Messages to send, in this order.
     pub transmits: Vec<Transmit>,
     /// Events, in this order.
@@ -60,7 +60,7 @@ pub struct Output {
 /// The DHCP client of all sites.
 #[derive(Debug)]
 pub struct Agent {
-    settings: Settings,
+    settings: AgentSettings,
     exchanges: Exchanges,
     /// State of sites, by index.
     entries: Vec<Entry>,
@@ -68,7 +68,7 @@ pub struct Agent {
     /// Site of each address in use. Offered addresses that are not yet acknowledged are not included.
     addresses: HashMap<Ipv4Addr, u32>,
     /// Leases from before a restart. The sites of the kept leases have not requested an address yet.
-    restored: HashMap<Mac, Lease>,
+    restored: HashMap<Mac, PublicLease>,
     schedule: Schedule,
     bucket: TokenBucket,
     probes: TokenBucket,
@@ -80,7 +80,7 @@ pub struct Agent {
 
 impl Agent {
     /// Creates an agent without sites.
-    pub fn new(settings: Settings, now: Nanoseconds) -> Self {
+    pub fn new(settings: AgentSettings, now: Nanoseconds) -> Self {
         Self {
             exchanges: Exchanges::new(settings.secret),
             entries: Vec::new(),
@@ -100,7 +100,7 @@ impl Agent {
 
     /// Handle due timers, and send as many queued messages as the rate limit allows. Returns the latest time of the
     /// next call. `None` if no timer is pending.
-    pub fn poll(&mut self, now: Nanoseconds, out: &mut Output) -> Option<Nanoseconds> {
+    pub fn poll(&mut self, now: Nanoseconds, out: &mut AgentOutput) -> Option<Nanoseconds> {
         while let Some(site) = self.schedule.take_due(now) {
             self.entry_mut(site).due = NEVER;
             self.elapse(site, now);
@@ -394,7 +394,7 @@ impl Agent {
     }
 
     /// Lease that a site may use. `None` if the site has no such lease.
-    pub fn lease(&self, site: Site) -> Option<Lease> {
+    pub fn lease(&self, site: Site) -> Option<PublicLease> {
         let entry = self.entries.get(site.0 as usize)?;
         entry.announced.then(|| entry.lease())
     }
@@ -412,7 +412,7 @@ impl Agent {
     }
 
     /// All leases that sites may use.
-    pub fn leases(&self) -> impl Iterator<Item = (Site, Mac, Lease)> + '_ {
+    pub fn leases(&self) -> impl Iterator<Item = (Site, Mac, PublicLease)> + '_ {
         let announced = (0..).zip(&self.entries).filter(|(_, entry)| entry.announced);
         announced.map(|(site, entry)| (Site(site), entry.mac, entry.lease()))
     }

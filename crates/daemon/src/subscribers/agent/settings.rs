@@ -36,7 +36,7 @@ impl Identifier {
 
 /// Settings of the agent. The default durations and rates follow RFC 2131 where the RFC specifies a value.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct AgentSettings {
     /// Secret of transaction IDs and jitter.
     pub secret: Secret,
     /// Client identifier (option 61).
@@ -73,7 +73,7 @@ pub struct Settings {
     pub use_while_confirming: bool,
 }
 
-impl Settings {
+impl AgentSettings {
     /// Default settings with this secret.
     pub fn new(secret: Secret) -> Self {
         Self {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use sluice_wire::Mac;
 
-use super::{Event, Lease, NEVER, Nanoseconds, SECOND};
+use super::{Event, NEVER, Nanoseconds, PublicLease, SECOND};
 use crate::files;
 use crate::subscribers::MAX_SITES;
 use crate::subscribers::virtual_mac::text;
@@ -77,9 +77,9 @@ pub enum StoreError {
 
 /// Contents of the file.
 #[derive(Debug, Default)]
-pub struct Loaded {
+pub struct StoredLeases {
     /// Leases that are still valid, by the MACs of their sites.
-    pub leases: Vec<(Mac, Lease)>,
+    pub leases: Vec<(Mac, PublicLease)>,
     /// Number of leases that have expired.
     pub expired: usize,
     /// Error in the file.
@@ -97,7 +97,7 @@ pub struct Store {
 
 impl Store {
     /// Read the file. The file need not exist yet.
-    pub fn load(path: &Path, present: Present) -> (Self, Loaded) {
+    pub fn load(path: &Path, present: Present) -> (Self, StoredLeases) {
         let store = Self {
             path: path.to_owned(),
             due: NEVER,
@@ -105,10 +105,10 @@ impl Store {
         };
         let loaded = match read(path) {
             Ok(bytes) => parse(path, &bytes, present),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Loaded::default(),
-            Err(error) => Loaded {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => StoredLeases::default(),
+            Err(error) => StoredLeases {
                 problem: Some(store.error(error)),
-                ..Loaded::default()
+                ..StoredLeases::default()
             },
         };
         (store, loaded)
@@ -142,7 +142,11 @@ impl Store {
     ///
     /// # Errors
     /// The file can't be written. The previous content of the file remains, and the next attempt is due in ten seconds.
-    pub fn write(&mut self, leases: impl Iterator<Item = (Mac, Lease)>, present: Present) -> Result<(), StoreError> {
+    pub fn write(
+        &mut self,
+        leases: impl Iterator<Item = (Mac, PublicLease)>,
+        present: Present,
+    ) -> Result<(), StoreError> {
         match self.replace(leases, present) {
             Ok(()) => {
                 self.due = NEVER;
@@ -156,7 +160,7 @@ impl Store {
         }
     }
 
-    fn replace(&self, leases: impl Iterator<Item = (Mac, Lease)>, present: Present) -> io::Result<()> {
+    fn replace(&self, leases: impl Iterator<Item = (Mac, PublicLease)>, present: Present) -> io::Result<()> {
         let lines: Vec<String> = leases.map(|(mac, lease)| line(mac, lease, present)).collect();
         files::replace(&self.path, 0o640, |file| {
             writeln!(file, "{}", sealed(format!("{TITLE} {} {}", present.unix, lines.len())))?;
@@ -192,7 +196,7 @@ fn unsealed(line: &str) -> Option<&str> {
     (u32::from_str_radix(sum, 16).ok()? == checksum(text)).then_some(text)
 }
 
-fn line(mac: Mac, lease: Lease, present: Present) -> String {
+fn line(mac: Mac, lease: PublicLease, present: Present) -> String {
     let unix = |time: Nanoseconds| match time {
         NEVER => u64::MAX,
         _ => present.unix.saturating_add(time.saturating_sub(present.now) / SECOND),
@@ -211,7 +215,7 @@ fn line(mac: Mac, lease: Lease, present: Present) -> String {
     ))
 }
 
-fn parse(path: &Path, bytes: &[u8], present: Present) -> Loaded {
+fn parse(path: &Path, bytes: &[u8], present: Present) -> StoredLeases {
     let content = String::from_utf8_lossy(bytes);
     let mut lines = content.lines();
     let title = lines
@@ -222,7 +226,7 @@ fn parse(path: &Path, bytes: &[u8], present: Present) -> Loaded {
         let (written, count) = title.trim().split_once(' ')?;
         Some((written.parse::<u64>().ok()?, count.parse::<usize>().ok()?))
     });
-    let mut loaded = Loaded::default();
+    let mut loaded = StoredLeases::default();
     // If the first line is invalid, the other lines may still be valid and are used.
     let (written, count) = numbers.unwrap_or((0, 0));
     // If the clock was set back after the write, the elapsed time is unknown and assumed to be zero.
@@ -253,7 +257,7 @@ fn parse(path: &Path, bytes: &[u8], present: Present) -> Loaded {
     loaded
 }
 
-fn lease(line: &str, unix: u64, now: Nanoseconds) -> Option<(Mac, Lease)> {
+fn lease(line: &str, unix: u64, now: Nanoseconds) -> Option<(Mac, PublicLease)> {
     let mut words = line.split(' ');
     let mut mac = [0; 6];
     let mut digits = words.next()?.split(':');
@@ -268,7 +272,7 @@ fn lease(line: &str, unix: u64, now: Nanoseconds) -> Option<(Mac, Lease)> {
             time => now.saturating_add(time.saturating_sub(unix).min(u64::from(u32::MAX)) * SECOND),
         })
     };
-    let lease = Lease {
+    let lease = PublicLease {
         address: address.parse().ok()?,
         prefix_length: prefix_length.parse().ok().filter(|length| *length <= 32)?,
         router: Some(router.parse().ok()?).filter(|router: &Ipv4Addr| !router.is_unspecified()),

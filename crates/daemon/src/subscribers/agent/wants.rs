@@ -6,7 +6,9 @@ use sluice_wire::ethernet::is_group;
 
 use super::entry::Entry;
 use super::limit::empty_bucket;
-use super::{Agent, Lease, LossReason, MAX_SITES, Mac, NEVER, Nanoseconds, Settings, Site, State, nanoseconds};
+use super::{
+    Agent, AgentSettings, LossReason, MAX_SITES, Mac, NEVER, Nanoseconds, PublicLease, Site, State, nanoseconds,
+};
 use crate::subscribers::virtual_mac::text;
 
 /// Why a site can't get an address.
@@ -45,16 +47,16 @@ const MORE_ENTRIES: usize = 8_192;
 
 impl Agent {
     /// Replace the settings. The secret does not change, and existing leases remain valid until they are renewed.
-    pub fn configure(&mut self, settings: Settings, now: Nanoseconds) {
+    pub fn configure(&mut self, settings: AgentSettings, now: Nanoseconds) {
         self.bucket = empty_bucket(settings.rate, now);
         self.probes = empty_bucket(settings.probes, now);
         let secret = self.settings.secret;
-        self.settings = Settings { secret, ..settings };
+        self.settings = AgentSettings { secret, ..settings };
     }
 
     /// Restore leases from before a restart, identified by the MACs of their sites. Each lease is confirmed when its
     /// site requests an address.
-    pub fn restore(&mut self, leases: impl IntoIterator<Item = (Mac, Lease)>) {
+    pub fn restore(&mut self, leases: impl IntoIterator<Item = (Mac, PublicLease)>) {
         self.restored.extend(leases);
     }
 
@@ -164,7 +166,7 @@ impl Agent {
         let entry = self.entry_mut(site);
         entry.mac = mac;
         let restored = self.restored.remove(&mac);
-        let holds = |restored: &Lease| {
+        let holds = |restored: &PublicLease| {
             restored.expires > now
                 && self.settings.allows(restored.address)
                 && !self.addresses.contains_key(&restored.address)
@@ -176,7 +178,7 @@ impl Agent {
     }
 
     /// INIT-REBOOT: request confirmation of a lease from before the restart.
-    fn reboot(&mut self, site: u32, lease: Lease, now: Nanoseconds) {
+    fn reboot(&mut self, site: u32, lease: PublicLease, now: Nanoseconds) {
         self.addresses.insert(lease.address, site);
         let entry = self.entry_mut(site);
         (entry.address, entry.prefix_length) = (lease.address, lease.prefix_length);

@@ -26,9 +26,9 @@ use sluice_wire::Mac;
 
 pub use fault::{Fault, Reason};
 pub use reader::{Format, Reader};
-pub use source::{Counts, Now, Source, SourceError};
+pub use source::{LeaseFileCounters, Now, Source, SourceError};
 pub use table::Table;
-pub use watcher::{Settings, Watcher, WatcherStatus};
+pub use watcher::{Watcher, WatcherSettings, WatcherStatus};
 
 /// A private address that is leased to a terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -42,7 +42,7 @@ pub struct SourceError {
 
 /// Counters of a lease file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct LeaseFileCounters {
     /// Entries read.
     pub entries: u64,
     /// Faulty parts that were skipped, in the order of [`Reason::ALL`].
@@ -72,7 +72,7 @@ pub struct Source {
     there: bool,
     open: Option<Open>,
     full_read: Option<FullRead>,
-    counts: Counts,
+    counts: LeaseFileCounters,
     fault_log: FaultLog,
     buffer: Vec<u8>,
     read: Vec<Result<Entry, Fault>>,
@@ -121,7 +121,7 @@ impl Source {
             there: false,
             open: None,
             full_read: None,
-            counts: Counts::default(),
+            counts: LeaseFileCounters::default(),
             fault_log: FaultLog::default(),
             buffer: vec![0; READ],
             read: Vec::new(),
@@ -135,7 +135,7 @@ impl Source {
     }
 
     /// Counters since the start.
-    pub fn counts(&self) -> &Counts {
+    pub fn counts(&self) -> &LeaseFileCounters {
         &self.counts
     }
 

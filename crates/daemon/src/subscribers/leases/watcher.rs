@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::watch::Watch;
-use super::{Change, Counts, Format, Lost, Now, Reason, Source};
+use super::{Change, Format, LeaseFileCounters, Lost, Now, Reason, Source};
 
 /// Interval between checks without a notification. Checks without a notification are needed because leases expire, and
 /// because inotify may be unavailable.
@@ -22,7 +22,7 @@ const LONGEST: Duration = Duration::from_secs(30);
 
 /// Settings of a watcher.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct WatcherSettings {
     /// Path of the lease file. Neither the file nor its directory needs to exist yet.
     pub path: PathBuf,
     /// Format of the file.
@@ -43,7 +43,7 @@ pub struct WatcherStatus {
     /// Why the file can't be read.
     pub error: Option<String>,
     /// Counters of the file.
-    pub counts: Counts,
+    pub counts: LeaseFileCounters,
     /// Number of overflows of inotify's queue.
     pub overflows: u64,
     /// Number of checks after which all changes have been delivered.
@@ -97,7 +97,10 @@ impl Watcher {
     ///
     /// # Errors
     /// No thread or file descriptor is available.
-    pub fn start(settings: Settings, deliver: impl FnMut(Vec<Change>) + Send + 'static) -> std::io::Result<Self> {
+    pub fn start(
+        settings: WatcherSettings,
+        deliver: impl FnMut(Vec<Change>) + Send + 'static,
+    ) -> std::io::Result<Self> {
         let ending = Arc::new(AtomicBool::new(false));
         let shared = Arc::new(Shared {
             ending: ending.clone(),
@@ -134,7 +137,7 @@ impl Drop for Watcher {
 }
 
 struct Task {
-    settings: Settings,
+    settings: WatcherSettings,
     shared: Arc<Shared>,
     watch: Watch,
     source: Source,

@@ -19,7 +19,7 @@ use super::Site;
 use pending_requests::PendingRequests;
 pub use rate_limits::{RateLimits, Rates};
 pub use refused::{Noted, Refused};
-pub use reply::{Acknowledged, Destination, Trace, reply};
+pub use reply::{RelayedReply, ReplyDestination, Trace, reply};
 pub use request::{Limits, Origin, Relayed, request};
 
 /// Site to which a reply belongs, found by its circuit ID.
@@ -145,7 +145,7 @@ impl Relay {
         home: impl FnOnce(&[u8]) -> Option<Home>,
         now: u64,
         out: &mut Vec<u8>,
-    ) -> Result<Acknowledged, Refused> {
+    ) -> Result<RelayedReply, Refused> {
         let (unmarked, pending_requests) = (&self.unmarked, &mut self.pending_requests);
         let find = |trace: Trace<'_>| match trace.circuit {
             Some(circuit) => {

@@ -21,7 +21,7 @@ pub struct Trace<'a> {
 
 /// Destination of a reply (RFC 1542, section 4.1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Destination {
+pub enum ReplyDestination {
     /// Broadcast within the site.
     Broadcast,
     /// Unicast to the terminal's MAC, because the terminal may not reply to ARP for the address yet.
@@ -30,7 +30,7 @@ pub enum Destination {
 
 /// A relayed reply, with the fields that the service needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Acknowledged {
+pub struct RelayedReply {
     /// The site.
     pub site: Site,
     /// Address of the relay in the site.
@@ -40,7 +40,7 @@ pub struct Acknowledged {
     /// Hardware address of the terminal.
     pub hardware: Mac,
     /// Destination.
-    pub to: Destination,
+    pub to: ReplyDestination,
     /// Acknowledged lease: address, and lease time in seconds.
     pub lease: Option<(Ipv4Addr, u32)>,
 }
@@ -57,7 +57,7 @@ pub fn reply(
     payload: &[u8],
     home: impl FnOnce(Trace<'_>) -> Result<Home, Refused>,
     out: &mut Vec<u8>,
-) -> Result<Acknowledged, Refused> {
+) -> Result<RelayedReply, Refused> {
     let message = Message::read(payload, REPLY)?;
     if ![OFFER, ACKNOWLEDGE, REFUSE].contains(&message.kind) {
         return Err(Refused::Kind);
@@ -80,7 +80,7 @@ pub fn reply(
     let lease = lease.filter(|_| message.kind == ACKNOWLEDGE && !offered_address.is_unspecified());
     message.write_bare(out)?;
     finish(out);
-    Ok(Acknowledged {
+    Ok(RelayedReply {
         site,
         gateway,
         kind: message.kind,
@@ -90,13 +90,13 @@ pub fn reply(
     })
 }
 
-fn destination(message: &Message<'_>) -> Destination {
+fn destination(message: &Message<'_>) -> ReplyDestination {
     // A terminal that receives a DHCPNAK has no address at which it can be reached (RFC 2131, section 4.1).
     let everyone = message.is_broadcast() || message.kind == REFUSE;
     let addresses = [YIADDR, CLIENT].map(|field| message.address(field));
     let address = addresses.into_iter().find(|address| !address.is_unspecified());
     match address.filter(|address| !everyone && !address.is_broadcast() && !address.is_multicast()) {
-        Some(address) => Destination::Terminal(address, message.hardware()),
-        None => Destination::Broadcast,
+        Some(address) => ReplyDestination::Terminal(address, message.hardware()),
+        None => ReplyDestination::Broadcast,
     }
 }

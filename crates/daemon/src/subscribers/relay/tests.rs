@@ -82,7 +82,7 @@ fn relayed(payload: &[u8], origin: &Origin<'_>) -> Result<Vec<u8>, Refused> {
     relay().request(payload, origin, 0, &mut out).map(|_| out)
 }
 
-fn returned(payload: &[u8]) -> Result<(Acknowledged, Vec<u8>), Refused> {
+fn returned(payload: &[u8]) -> Result<(RelayedReply, Vec<u8>), Refused> {
     let (mut relay, mut out) = (relay(), Vec::new());
     relay
         .request(&bytes(&request_message(MessageType::Request)), &ORIGIN, 0, &mut out)
@@ -262,12 +262,12 @@ fn reply_goes_back_without_the_option_and_tells_the_lease() {
     let sent = relayed(&bytes(&request_message(MessageType::Request)), &ORIGIN).expect("it is relayed");
     let answer = answered(&sent, MessageType::Ack);
     let (acknowledged, out) = returned(&bytes(&answer)).expect("it is relayed");
-    let expected = Acknowledged {
+    let expected = RelayedReply {
         site: SITE,
         gateway: GATEWAY,
         kind: 5,
         hardware: TERMINAL,
-        to: Destination::Terminal(ADDRESS, TERMINAL),
+        to: ReplyDestination::Terminal(ADDRESS, TERMINAL),
         lease: Some((ADDRESS, 600)),
     };
     assert_eq!(expected, acknowledged);
@@ -283,23 +283,23 @@ fn reply_goes_where_the_terminal_can_hear_it() {
     let to = |answer: &Message| returned(&bytes(answer)).expect("it is relayed").0;
     let offer = answered(&sent, MessageType::Offer);
     assert_eq!(
-        (Destination::Terminal(ADDRESS, TERMINAL), None),
+        (ReplyDestination::Terminal(ADDRESS, TERMINAL), None),
         (to(&offer).to, to(&offer).lease)
     );
     let mut broadcast = offer.clone();
     broadcast.set_flags(Flags::default().set_broadcast());
-    assert_eq!(Destination::Broadcast, to(&broadcast).to);
+    assert_eq!(ReplyDestination::Broadcast, to(&broadcast).to);
     let refusal = answered(&sent, MessageType::Nak);
-    assert_eq!(Destination::Broadcast, to(&refusal).to);
+    assert_eq!(ReplyDestination::Broadcast, to(&refusal).to);
     // The reply to a DHCPINFORM.
     let mut informed = answered(&sent, MessageType::Ack);
     informed.set_yiaddr(Ipv4Addr::UNSPECIFIED).set_ciaddr(ADDRESS);
     assert_eq!(
-        (Destination::Terminal(ADDRESS, TERMINAL), None),
+        (ReplyDestination::Terminal(ADDRESS, TERMINAL), None),
         (to(&informed).to, to(&informed).lease)
     );
     informed.set_ciaddr(Ipv4Addr::UNSPECIFIED);
-    assert_eq!(Destination::Broadcast, to(&informed).to);
+    assert_eq!(ReplyDestination::Broadcast, to(&informed).to);
 }
 
 #[test]
@@ -421,7 +421,7 @@ proptest! {
             answer.set_flags(Flags::default().set_broadcast());
         }
         let acknowledged = relay.reply(&bytes(&answer), home, 0, &mut back).expect("it is relayed");
-        prop_assert_eq!(broadcast, acknowledged.to == Destination::Broadcast);
+        prop_assert_eq!(broadcast, acknowledged.to == ReplyDestination::Broadcast);
         answer.opts_mut().remove(OptionCode::RelayAgentInformation);
         prop_assert_eq!(answer, decoded(&back));
     }

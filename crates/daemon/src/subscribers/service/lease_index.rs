@@ -12,7 +12,7 @@ use crate::subscribers::leases::Lease;
 
 /// Why a lease that belongs to a site is not mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum LeaseRefusal {
     /// The address is not in the site's network.
     Network,
     /// The table of terminals is full.
@@ -25,7 +25,7 @@ pub enum Assignment {
     /// The lease is mapped, as a terminal of this site.
     Mapped(Site),
     /// The lease belongs to this site, but is not mapped.
-    Refused(Site, Refusal),
+    Refused(Site, LeaseRefusal),
     /// The lease belongs to no known site.
     Outside,
 }
@@ -136,7 +136,7 @@ impl LeaseIndex {
             }
             Assignment::Refused(_, refusal) => {
                 self.unmapped.insert((server, address));
-                if refusal == Refusal::Full {
+                if refusal == LeaseRefusal::Full {
                     self.waiting.insert((server, address));
                 }
             }

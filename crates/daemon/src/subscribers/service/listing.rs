@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sluice_config::config::SitesOutside;
 use sluice_wire::{Context, Mac};
 
-use super::{Assignment, Refusal, Service};
+use super::{Assignment, LeaseRefusal, Service};
 use crate::subscribers::Site;
 use crate::subscribers::agent::{self, Agent};
 use crate::subscribers::leases::Lease;
@@ -27,7 +27,7 @@ pub struct SiteView {
     /// State of the site's DHCP client.
     pub state: Option<agent::State>,
     /// Lease of the public address. The times of the lease refer to the clock of the DHCP client.
-    pub lease: Option<agent::Lease>,
+    pub lease: Option<agent::PublicLease>,
     /// Number of mapped terminals.
     pub terminals: u32,
     /// Whether the MAC of one of the site's terminals is also in another site.
@@ -127,8 +127,8 @@ impl Service {
                 Some(_) if self.status(site)?.public.is_unspecified() => LeaseStatus::Waiting,
                 _ => LeaseStatus::Active,
             },
-            Assignment::Refused(_, Refusal::Network) => LeaseStatus::Network,
-            Assignment::Refused(_, Refusal::Full) => LeaseStatus::Full,
+            Assignment::Refused(_, LeaseRefusal::Network) => LeaseStatus::Network,
+            Assignment::Refused(_, LeaseRefusal::Full) => LeaseStatus::Full,
             Assignment::Outside => LeaseStatus::Outside,
         };
         Some(LeaseView {

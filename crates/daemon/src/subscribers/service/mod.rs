@@ -32,7 +32,7 @@ use super::relay::{Limits, Rates, Relay};
 use super::{Site, frame};
 pub use count::{Count, Counts};
 use lease_index::LeaseIndex;
-pub use lease_index::{Acknowledged, AssignedLease, Assignment, Refusal};
+pub use lease_index::{Acknowledged, AssignedLease, Assignment, LeaseRefusal};
 pub use listing::{LeaseStatus, LeaseView, SiteView};
 pub use mapping::Mapping;
 use note::LastNotes;
@@ -69,7 +69,7 @@ pub struct Frame {
 
 /// Output of the service.
 #[derive(Debug, Default)]
-pub struct Output {
+pub struct ServiceOutput {
     /// Frames to send, in this order.
     pub frames: Vec<Frame>,
     /// Events of public leases: index of the client, and the event.
@@ -85,7 +85,7 @@ pub struct Environment<'a> {
     /// Writer of the tables that workers read.
     pub mapping: &'a mut dyn Mapping,
     /// Output of the call.
-    pub out: &'a mut Output,
+    pub out: &'a mut ServiceOutput,
 }
 
 /// State of a site except its terminals.
@@ -111,7 +111,7 @@ pub struct SavedState {
     /// Public addresses that may be mapped.
     pub publics: BTreeMap<Site, Ipv4Addr>,
     /// Public leases of each client.
-    pub leases: Vec<Vec<(Mac, agent::Lease)>>,
+    pub leases: Vec<Vec<(Mac, agent::PublicLease)>>,
     /// Counters.
     pub counts: Counts,
 }
@@ -228,14 +228,14 @@ impl Service {
     }
 
     /// Restore a client's public leases from before a restart.
-    pub fn restore(&mut self, client: usize, leases: impl IntoIterator<Item = (Mac, agent::Lease)>) {
+    pub fn restore(&mut self, client: usize, leases: impl IntoIterator<Item = (Mac, agent::PublicLease)>) {
         if let Some(client) = self.clients.get_mut(client) {
             client.agent.restore(leases);
         }
     }
 
     /// Public leases of a client that may be used. The leases are stored for the next start.
-    pub fn public_leases(&self, client: usize) -> impl Iterator<Item = (Mac, agent::Lease)> + '_ {
+    pub fn public_leases(&self, client: usize) -> impl Iterator<Item = (Mac, agent::PublicLease)> + '_ {
         let agent = self.clients.get(client).map(|client| &client.agent);
         let leases = agent.into_iter().flat_map(Agent::leases);
         leases.map(|(_, mac, lease)| (mac, lease))

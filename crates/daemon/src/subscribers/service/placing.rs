@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sluice_nat::sites::{Terminal, TerminalsFull};
 use sluice_wire::Mac;
 
-use super::lease_index::{Acknowledged, AssignedLease, Assignment, Refusal};
+use super::lease_index::{Acknowledged, AssignedLease, Assignment, LeaseRefusal};
 use super::{Count, Environment, Note, SECOND, Service};
 use crate::subscribers::Site;
 use crate::subscribers::leases::{Change, Lease};
@@ -103,7 +103,7 @@ impl Service {
                 Assignment::Outside
             }
             Some(site) if !self.allows(site, address) => {
-                let place = Assignment::Refused(site, Refusal::Network);
+                let place = Assignment::Refused(site, LeaseRefusal::Network);
                 if previous.is_none_or(|(before, _)| before != place) {
                     self.report(Count::TerminalNetwork, Note::Network { site, address }, environment);
                 }
@@ -112,7 +112,7 @@ impl Service {
             Some(site) => Assignment::Mapped(site),
         };
         // The state of a lease that waits for capacity does not change.
-        let waits = Assignment::Refused(site.unwrap_or(Site(0)), Refusal::Full);
+        let waits = Assignment::Refused(site.unwrap_or(Site(0)), LeaseRefusal::Full);
         let stays = |before: Assignment| before == place || (before == waits && place.site() == before.site());
         if previous.is_some_and(|(before, _)| stays(before)) {
             return self.lease_index.renew(server, lease, acknowledged);
@@ -136,7 +136,7 @@ impl Service {
             Assignment::Mapped(site) => match self.map(site, &lease, environment) {
                 Err(TerminalsFull) => {
                     self.report(Count::TerminalFull, Note::Full { site, address }, environment);
-                    Assignment::Refused(site, Refusal::Full)
+                    Assignment::Refused(site, LeaseRefusal::Full)
                 }
                 Ok(()) => place,
             },

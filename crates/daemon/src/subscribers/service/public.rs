@@ -12,7 +12,9 @@ use sluice_wire::ethernet::{self, BROADCAST, is_group};
 
 use super::{Count, Delivery, Environment, Frame, Note, Parameters, SECOND, Service};
 use crate::subscribers::Site;
-use crate::subscribers::agent::{Agent, Destination, Event, Identifier, Nanoseconds, Output, Settings, Transmit};
+use crate::subscribers::agent::{
+    Agent, AgentOutput, AgentSettings, Destination, Event, Identifier, Nanoseconds, Transmit,
+};
 use crate::subscribers::frame::{Datagram, announcement, probe};
 use crate::subscribers::message::{CLIENT_PORT, Reply, SERVER_PORT};
 
@@ -49,7 +51,7 @@ impl Client {
     /// IDs.
     pub fn new(parameters: &Parameters, place: u64, client: &PublicClient, now: Nanoseconds) -> Self {
         let secret = sluice_nat::Secret([parameters.secret.hash(&[place, 0]), parameters.secret.hash(&[place, 1])]);
-        let settings = Settings {
+        let settings = AgentSettings {
             identifier: match client.identifier {
                 ClientIdentifier::Mac => Identifier::Mac,
                 ClientIdentifier::Node => Identifier::Node,
@@ -66,7 +68,7 @@ impl Client {
             rate: client.rate,
             shortest_lease: client.shortest_lease,
             use_while_confirming: client.use_while_confirming,
-            ..Settings::new(secret)
+            ..AgentSettings::new(secret)
         };
         Self {
             agent: Agent::new(settings, now),
@@ -205,7 +207,7 @@ impl Service {
 
     /// Perform due work of a client. Returns the time of the next call.
     pub(super) fn poll_client(&mut self, place: usize, environment: &mut Environment<'_>) -> Option<Nanoseconds> {
-        let mut output = Output::default();
+        let mut output = AgentOutput::default();
         let client = self.clients.get_mut(place)?;
         let due = client.agent.poll(environment.present.now, &mut output);
         let frames = output.transmits.iter().filter_map(|transmit| client.frame(transmit));

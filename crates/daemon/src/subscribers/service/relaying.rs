@@ -9,7 +9,7 @@ use super::{Count, Delivery, Environment, Frame, Note, Service};
 use crate::subscribers::Site;
 use crate::subscribers::frame::{Datagram, tagged};
 use crate::subscribers::message::{CLIENT_PORT, SERVER_PORT};
-use crate::subscribers::relay::{Destination, Home, Origin, Refused};
+use crate::subscribers::relay::{Home, Origin, Refused, ReplyDestination};
 
 /// Source MAC of packets that the gateway originates. The MAC is fixed, so no ARP resolution is needed.
 const GATEWAY: Mac = [2, 0, 0, 0, 0, 1];
@@ -153,8 +153,8 @@ impl Service {
             self.acknowledge(server, address, relayed.hardware, site, environment);
         }
         let (destination_mac, address) = match relayed.to {
-            Destination::Broadcast => (BROADCAST, Ipv4Addr::BROADCAST),
-            Destination::Terminal(address, mac) => (mac, address),
+            ReplyDestination::Broadcast => (BROADCAST, Ipv4Addr::BROADCAST),
+            ReplyDestination::Terminal(address, mac) => (mac, address),
         };
         let datagram = Datagram {
             source_mac: parameters.mac_of(group.interface),

@@ -15,7 +15,7 @@ use sluice_engine::packet::punt::{PuntReceiver, PuntSender};
 
 use super::agent::store::Present;
 use super::leases::{self, Watcher};
-use super::service::{Environment, Mapping, Output, Parameters, SavedState, Service};
+use super::service::{Environment, Mapping, Parameters, SavedState, Service, ServiceOutput};
 pub use inbox::{Inbox, InboxReceiver};
 use task::Task;
 
@@ -29,7 +29,7 @@ pub type HostPort = Box<dyn Fn(u16, &[u8]) -> bool + Send>;
 
 /// Queues between the thread and the data plane.
 #[derive(Default)]
-pub struct Queues {
+pub struct SubscriberQueues {
     /// For each worker, the queue of frames to the service.
     pub to_subscribers: Vec<PuntReceiver>,
     /// Queue to the worker that sends the gateway's own packets.
@@ -94,10 +94,10 @@ impl Subscribers {
     pub fn start(
         parameters: Arc<Parameters>,
         mut mapping: Box<dyn Mapping>,
-        queues: Queues,
+        queues: SubscriberQueues,
     ) -> Result<Self, SubscribersError> {
         let started_at = Instant::now();
-        let mut out = Output::default();
+        let mut out = ServiceOutput::default();
         let mut environment = Environment {
             present: Present { now: 0, unix: 0 },
             mapping: &mut *mapping,

@@ -12,12 +12,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sluice_config::schema::LeaseFormat;
 use sluice_engine::packet::punt::ROUTED;
 
-use super::{Machine, Queues, Shared, lock, wake_up};
+use super::{Machine, Shared, SubscriberQueues, lock, wake_up};
 use crate::subscribers::Site;
 use crate::subscribers::agent::store::{Present, Store};
-use crate::subscribers::agent::{Event, Lease, Servers};
+use crate::subscribers::agent::{Event, PublicLease, Servers};
 use crate::subscribers::leases::{self, Change, Format, Watcher};
-use crate::subscribers::service::{Count, Delivery, Environment, Frame, Output, SavedState, Service};
+use crate::subscribers::service::{Count, Delivery, Environment, Frame, SavedState, Service, ServiceOutput};
 use crate::subscribers::virtual_mac::text;
 
 /// Maximum sleep of the thread. Workers don't wake the thread, because the system call would delay their packets.
@@ -40,11 +40,11 @@ const LONGEST_FRAME: usize = u16::MAX as usize;
 type Changes = Receiver<(usize, Vec<Change>)>;
 
 /// Public leases, each with the MAC of its site.
-type StoredLeases = Vec<([u8; 6], Lease)>;
+type StoredLeases = Vec<([u8; 6], PublicLease)>;
 
 pub struct Task {
     shared: Arc<Shared>,
-    queues: Queues,
+    queues: SubscriberQueues,
     changes: Option<Changes>,
     /// Received changes that have not been applied yet.
     pending: VecDeque<(usize, std::vec::IntoIter<Change>)>,
@@ -59,7 +59,7 @@ pub struct Task {
 }
 
 impl Task {
-    pub fn new(shared: Arc<Shared>, queues: Queues) -> Self {
+    pub fn new(shared: Arc<Shared>, queues: SubscriberQueues) -> Self {
         let (present, parameters) = (shared.present(), shared.parameters());
         let mut stores = Vec::new();
         for (place, client) in parameters.subscribers.public.iter().enumerate() {
@@ -104,7 +104,7 @@ impl Task {
         let mut watchers = Vec::new();
         let parameters = self.shared.parameters();
         for (place, server) in parameters.subscribers.servers.iter().enumerate() {
-            let settings = leases::Settings {
+            let settings = leases::WatcherSettings {
                 path: server.leases.clone(),
                 format: match server.format {
                     LeaseFormat::Kea => Format::Kea,
@@ -168,7 +168,7 @@ impl Task {
             let Machine { service, mapping } = &mut *machine;
             let mut saved = catch_unwind(AssertUnwindSafe(|| service.saved())).unwrap_or_default();
             saved.counts.add(Count::Panics);
-            let mut out = Output::default();
+            let mut out = ServiceOutput::default();
             let mut environment = Environment {
                 present: self.shared.present(),
                 mapping: &mut **mapping,
@@ -196,7 +196,7 @@ impl Task {
                 counts,
                 ..SavedState::default()
             };
-            let mut out = Output::default();
+            let mut out = ServiceOutput::default();
             let mut environment = Environment {
                 present: self.shared.present(),
                 mapping: &mut **mapping,
@@ -244,7 +244,7 @@ impl Task {
     /// Perform all pending work. Returns whether more work may be pending.
     fn environment(&mut self) -> bool {
         let present = self.shared.present();
-        let (mut out, mut more) = (Output::default(), false);
+        let (mut out, mut more) = (ServiceOutput::default(), false);
         {
             let shared = self.shared.clone();
             let mut machine = lock(&shared.machine);
@@ -338,7 +338,7 @@ impl Task {
             bytes,
         } in frames
         {
-            let enqueue = |queues: &mut Queues, interface: u16| {
+            let enqueue = |queues: &mut SubscriberQueues, interface: u16| {
                 let queue = queues.from_subscribers.as_mut();
                 queue.is_some_and(|queue| queue.push(interface, [bytes, &[]]))
             };
@@ -377,7 +377,7 @@ impl Task {
 
     /// Log the public address of a site.
     fn log_event(&self, event: &Event, present: Present) {
-        let until = |lease: &Lease| match lease.expires {
+        let until = |lease: &PublicLease| match lease.expires {
             u64::MAX => "for ever".to_owned(),
             expires => format!("for {} s", expires.saturating_sub(present.now) / 1_000_000_000),
         };

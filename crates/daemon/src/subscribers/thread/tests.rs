@@ -84,10 +84,10 @@ impl World {
         let fails = Arc::new(AtomicBool::new(false));
         let (to, receiver) = punt::queue(punt::QUEUE_BYTES);
         let (sends, from) = punt::queue(punt::QUEUE_BYTES);
-        let queues = Queues {
+        let queues = SubscriberQueues {
             to_subscribers: vec![receiver],
             from_subscribers: Some(sends),
-            ..Queues::default()
+            ..SubscriberQueues::default()
         };
         let mapping = Failing {
             writer,

@@ -9,7 +9,7 @@ use crate::features::announcements::Announcements;
 use crate::features::context::{OwnerState, policer};
 use crate::features::inspection::reassembly::FRAGMENTS;
 use crate::features::inspection::rule_updates::RuleUpdates;
-use crate::features::inspection::{AlertQueue, Inspector, Load, ParkedPackets, Reassembly};
+use crate::features::inspection::{AlertQueue, Inspector, OverloadState, ParkedPackets, Reassembly};
 use crate::features::virtual_reassembly::VirtualReassembly;
 use crate::packet::io::{Handover, PortIndex, WorkerIndex};
 use crate::packet::punt::{self, PuntQueue};
@@ -186,7 +186,7 @@ impl ControlPlane {
             renewals: receiver,
             parked_packets: ParkedPackets::new(u32::try_from(held).unwrap_or(u32::MAX)),
             assemblies: Reassembly::new(inspection.fragments, secret),
-            load: Load::default(),
+            load: OverloadState::default(),
             alerts,
             parking: ArrayVec::new(),
             expired: Vec::with_capacity(held),

@@ -5,9 +5,9 @@ use crate::snapshot::overload::Overload;
 
 /// Whether a worker is overloaded.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Load(bool);
+pub struct OverloadState(bool);
 
-impl Load {
+impl OverloadState {
     /// Updates the state from the number of waiting packets.
     pub fn observe(&mut self, waiting: u64, overload: &Overload, counters: &WorkerCounters) {
         let is_on = overload.begins > 0
@@ -40,7 +40,7 @@ mod tests {
             ends: 4,
             classes: Vec::new(),
         };
-        let (mut load, counters) = (Load::default(), WorkerCounters::default());
+        let (mut load, counters) = (OverloadState::default(), WorkerCounters::default());
         let seen = [9, 10, 5, 11, 4, 9, 10].map(|waiting| {
             load.observe(waiting, &overload, &counters);
             load.is_on()

@@ -28,7 +28,7 @@ const PART: u64 = 4;
 
 /// A decision of the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum AssistAction {
     /// Borrow a shard from a worker.
     Take(u16, WorkerIndex),
     /// Return a shard to its worker.
@@ -37,7 +37,7 @@ pub enum Action {
 
 /// Load that an I/O worker observes at the end of a round.
 #[derive(Clone, Copy, Debug)]
-pub struct Load<'s> {
+pub struct AssistLoad<'s> {
     /// Time in nanoseconds.
     pub now: u64,
     /// Session workers, each with the number of packets in the ring from this worker to it.
@@ -101,8 +101,12 @@ impl Controller {
     }
 
     /// The next decision. `owner` returns the owner of a shard.
-    pub fn decide(&mut self, facts: &Load<'_>, owner: impl Fn(u16) -> Option<WorkerIndex>) -> Option<Action> {
-        let &Load { now, rings, queued } = facts;
+    pub fn decide(
+        &mut self,
+        facts: &AssistLoad<'_>,
+        owner: impl Fn(u16) -> Option<WorkerIndex>,
+    ) -> Option<AssistAction> {
+        let &AssistLoad { now, rings, queued } = facts;
         if now.saturating_sub(self.faded) >= MEMORY {
             self.faded = now;
             self.seen.iter_mut().for_each(|seen| *seen /= 2);
@@ -122,11 +126,11 @@ impl Controller {
             && let Some((shard, home)) = self.surplus(rings, low)
         {
             self.holddown_until = now + BORROW_HOLDDOWN;
-            return Some(Action::Return(shard, home));
+            return Some(AssistAction::Return(shard, home));
         }
         if low_load_since.is_some_and(|since| now.saturating_sub(since) >= LOW_LOAD_TIME) {
             let &(shard, home) = self.allocated.last()?;
-            return Some(Action::Return(shard, home));
+            return Some(AssistAction::Return(shard, home));
         }
         None
     }
@@ -134,7 +138,12 @@ impl Controller {
     /// Selects the shard to borrow from a worker: the busiest shard with only a small part of the worker's packets,
     /// otherwise the least busy shard. Borrowing an elephant flow would only move the overload to another worker.
     /// `None` if the worker has no second active shard.
-    fn take(&mut self, from: WorkerIndex, now: u64, owner: impl Fn(u16) -> Option<WorkerIndex>) -> Option<Action> {
+    fn take(
+        &mut self,
+        from: WorkerIndex,
+        now: u64,
+        owner: impl Fn(u16) -> Option<WorkerIndex>,
+    ) -> Option<AssistAction> {
         let seen = (0u16..).zip(&self.seen);
         let mut all = 0;
         let mut count = 0;
@@ -155,7 +164,7 @@ impl Controller {
         if chosen.is_none() {
             self.is_refused(now);
         }
-        chosen.map(|shard| Action::Take(shard, from))
+        chosen.map(|shard| AssistAction::Take(shard, from))
     }
 
     /// The busiest borrowed shard of a session worker with little load.
@@ -192,10 +201,10 @@ mod tests {
         }
 
         /// The decision after some nanoseconds, with these numbers of packets in each ring and in the queue.
-        fn after(&mut self, nanoseconds: u64, rings: [usize; 2], queued: usize) -> Option<Action> {
+        fn after(&mut self, nanoseconds: u64, rings: [usize; 2], queued: usize) -> Option<AssistAction> {
             self.now += nanoseconds;
             let rings = [(1, rings[0]), (2, rings[1])];
-            let facts = Load {
+            let facts = AssistLoad {
                 now: self.now,
                 rings: &rings,
                 queued,
@@ -205,11 +214,11 @@ mod tests {
                 .controller
                 .decide(&facts, |shard| owners.get(usize::from(shard)).copied());
             match verdict {
-                Some(Action::Take(shard, from)) => {
+                Some(AssistAction::Take(shard, from)) => {
                     self.owners[usize::from(shard)] = 0;
                     self.controller.shard_arrived(shard, from);
                 }
-                Some(Action::Return(shard, to)) => {
+                Some(AssistAction::Return(shard, to)) => {
                     self.owners[usize::from(shard)] = to;
                     self.controller.shard_went(shard);
                 }
@@ -223,7 +232,7 @@ mod tests {
     fn shard_is_taken_above_the_threshold_and_not_at_it() {
         let mut world = World::new(&[9; 16]);
         assert_eq!(None, world.after(1, [THRESHOLD, THRESHOLD], 0));
-        assert!(matches!(world.after(1, [101, 102], 0), Some(Action::Take(_, 2))));
+        assert!(matches!(world.after(1, [101, 102], 0), Some(AssistAction::Take(_, 2))));
     }
 
     #[test]
@@ -250,11 +259,11 @@ mod tests {
         assert_eq!(None, world.after(1, [26, 0], 0));
         assert_eq!(None, world.after(1, [0, 0], 0));
         assert_eq!(None, world.after(LOW_LOAD_TIME - 1, [0, 0], 0));
-        assert!(matches!(world.after(1, [0, 0], 0), Some(Action::Return(_, 2))));
+        assert!(matches!(world.after(1, [0, 0], 0), Some(AssistAction::Return(_, 2))));
         assert_eq!(None, world.after(1, [0, 0], 0));
         assert!(matches!(
             world.after(LOW_LOAD_TIME, [0, 0], 0),
-            Some(Action::Return(_, 1))
+            Some(AssistAction::Return(_, 1))
         ));
         assert_eq!(None, world.after(LOW_LOAD_TIME, [0, 0], 0));
         assert_eq!(None, world.after(LOW_LOAD_TIME, [0, 0], 0));
@@ -264,9 +273,9 @@ mod tests {
     #[test]
     fn elephant_stays_and_the_busiest_of_the_others_goes() {
         let mut world = World::new(&[50, 1, 7, 1, 12, 1, 3, 1]);
-        assert_eq!(Some(Action::Take(4, 1)), world.after(1, [101, 0], 0));
-        assert_eq!(Some(Action::Take(2, 1)), world.after(1, [101, 0], 0));
-        assert_eq!(Some(Action::Take(6, 1)), world.after(1, [101, 0], 0));
+        assert_eq!(Some(AssistAction::Take(4, 1)), world.after(1, [101, 0], 0));
+        assert_eq!(Some(AssistAction::Take(2, 1)), world.after(1, [101, 0], 0));
+        assert_eq!(Some(AssistAction::Take(6, 1)), world.after(1, [101, 0], 0));
         // The only active shard is not borrowed, because the move would only shift the overload to another worker.
         assert_eq!(None, world.after(1, [101, 0], 0));
     }
@@ -274,7 +283,7 @@ mod tests {
     #[test]
     fn of_shards_that_are_all_large_the_least_goes() {
         let mut world = World::new(&[40, 0, 30, 0, 35, 0]);
-        assert_eq!(Some(Action::Take(2, 1)), world.after(1, [101, 0], 0));
+        assert_eq!(Some(AssistAction::Take(2, 1)), world.after(1, [101, 0], 0));
     }
 
     #[test]
@@ -283,9 +292,9 @@ mod tests {
         world.after(1, [101, 0], 0).unwrap();
         assert_eq!(None, world.after(1, [101, 0], 26), "something waits here");
         assert_eq!(None, world.after(1, [26, 0], 101), "nobody has time");
-        assert!(matches!(world.after(1, [25, 0], 101), Some(Action::Return(_, 1))));
+        assert!(matches!(world.after(1, [25, 0], 101), Some(AssistAction::Return(_, 1))));
         assert_eq!(None, world.after(BORROW_HOLDDOWN - 1, [101, 0], 0), "not at once again");
-        assert!(matches!(world.after(1, [101, 0], 0), Some(Action::Take(..))));
+        assert!(matches!(world.after(1, [101, 0], 0), Some(AssistAction::Take(..))));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::features::inspection::Alerts;
 use crate::features::session_end::{SessionTools, end, remaining};
 use crate::packet::punt;
 use crate::packet::time::TICKS_PER_SECOND;
-use crate::session::events::Taken;
+use crate::session::events::EventReceiver;
 use crate::session::family::{Family, Session, V4, V6};
 use crate::session::records;
 use crate::session::shard::Shard;
@@ -40,11 +40,11 @@ pub struct WorkerHandle {
     /// Receives replies in the order of the requests.
     pub replies: Receiver<Reply>,
     /// Translation events of the worker, if enabled.
-    pub events: Option<Taken>,
+    pub events: Option<EventReceiver>,
     /// Alerts of the worker, if it inspects flows.
     pub alerts: Option<Alerts>,
     /// Records of flows that the worker has inspected, if enabled.
-    pub records: Option<records::Taken>,
+    pub records: Option<records::RecordReceiver>,
     /// Packets from the worker to routers' hosts.
     pub to_hosts: Option<punt::PuntReceiver>,
     /// Packets from routers' hosts to the worker, if it is the owner worker.

@@ -9,8 +9,8 @@ const PRESENT: Present = Present {
     unix: 1_700_000_000,
 };
 
-fn lease(last: u8, seconds: u64) -> (Mac, Lease) {
-    let lease = Lease {
+fn lease(last: u8, seconds: u64) -> (Mac, PublicLease) {
+    let lease = PublicLease {
         address: Ipv4Addr::new(203, 0, 113, last),
         prefix_length: 24,
         router: Some(Ipv4Addr::new(203, 0, 113, 1)),
@@ -23,7 +23,7 @@ fn lease(last: u8, seconds: u64) -> (Mac, Lease) {
 }
 
 /// Create a file with these leases in a temporary directory.
-fn written(leases: &[(Mac, Lease)]) -> (tempfile::TempDir, PathBuf) {
+fn written(leases: &[(Mac, PublicLease)]) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("leases");
     let (mut store, loaded) = Store::load(&path, PRESENT);

@@ -30,7 +30,7 @@ fn site_wanted_is_bound_by_discover_and_request() {
 
 #[test]
 fn messages_to_get_a_lease_are_as_the_rfc_says() {
-    let mut world = World::new(Settings {
+    let mut world = World::new(AgentSettings {
         broadcast: true,
         host_name: Some("sluice".into()),
         ..settings()
@@ -373,7 +373,7 @@ fn site_with_another_mac_gives_its_address_back_and_begins_anew() {
 
 #[test]
 fn best_offer_within_the_window_is_taken() {
-    let mut world = World::new(Settings {
+    let mut world = World::new(AgentSettings {
         window: Duration::from_secs(1),
         ..settings()
     });

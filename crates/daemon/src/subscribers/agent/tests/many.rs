@@ -41,7 +41,9 @@ fn rebinding_comes_before_renewing_and_that_before_who_is_new() {
     (0..3).for_each(|site| world.want(site));
     world.run(seconds(1_650));
     let leases: Vec<_> = (0..3).map(|site| world.lease(site)).collect();
-    world.agent.configure(Settings { rate: 1, ..settings() }, world.now);
+    world
+        .agent
+        .configure(AgentSettings { rate: 1, ..settings() }, world.now);
     world.sent.clear();
     world.be_silent();
     let entries = [(0, 2_000), (1, 3_300), (2, 3_200)];
@@ -63,7 +65,7 @@ fn rebinding_comes_before_renewing_and_that_before_who_is_new() {
 
 #[test]
 fn nobody_starves_where_renewals_alone_exceed_the_limit() {
-    let mut world = World::new(Settings {
+    let mut world = World::new(AgentSettings {
         rate: 100,
         shortest_lease: 1,
         renewal_wait: Duration::from_millis(10),
@@ -99,7 +101,7 @@ fn limit_that_is_changed_holds_across_the_change() {
     (0..5_000).for_each(|site| world.want(site));
     for rate in [1_000, 500, 100, 800] {
         world.run(SECOND / 2);
-        world.agent.configure(Settings { rate, ..settings() }, world.now);
+        world.agent.configure(AgentSettings { rate, ..settings() }, world.now);
     }
     world.run(seconds(60));
     assert!(most_within_a_second(&world.sent) <= 1_000);
@@ -119,7 +121,7 @@ fn memory() -> usize {
 #[test]
 fn hundred_thousand_sites_get_leases_and_renew_them() {
     const SITES: u32 = 100_000;
-    let mut world = World::new(Settings {
+    let mut world = World::new(AgentSettings {
         rate: 5_000,
         ..settings()
     });

@@ -63,8 +63,8 @@ fn mac(site: u32) -> Mac {
     [2, 0, a, b, c, d]
 }
 
-fn settings() -> Settings {
-    Settings::new(Secret([1, 2]))
+fn settings() -> AgentSettings {
+    AgentSettings::new(Secret([1, 2]))
 }
 
 fn seconds(number: u64) -> Nanoseconds {
@@ -72,7 +72,7 @@ fn seconds(number: u64) -> Nanoseconds {
 }
 
 impl World {
-    fn new(settings: Settings) -> Self {
+    fn new(settings: AgentSettings) -> Self {
         Self {
             agent: Agent::new(settings, 0),
             server: Server::default(),
@@ -144,7 +144,7 @@ impl World {
     }
 
     fn step(&mut self) -> Option<Nanoseconds> {
-        let mut output = Output::default();
+        let mut output = AgentOutput::default();
         let next = self.agent.poll(self.now, &mut output);
         for transmit in output.transmits {
             let question = Message::from_bytes(&transmit.payload).expect("a message");
@@ -188,7 +188,7 @@ impl World {
         self.agent.counters().fault(fault)
     }
 
-    fn lease(&self, site: u32) -> Lease {
+    fn lease(&self, site: u32) -> PublicLease {
         self.agent.lease(Site(site)).expect("a lease")
     }
 

@@ -15,7 +15,7 @@ fn last_reports(world: &World, wanted: Fault) -> Vec<(Option<Site>, Option<Site>
 }
 
 /// A world in which site 0 acquires an address. All server messages of one type are changed.
-fn changed(kind: MessageType, settings: Settings, change: impl Fn(&mut Message) + 'static) -> World {
+fn changed(kind: MessageType, settings: AgentSettings, change: impl Fn(&mut Message) + 'static) -> World {
     let mut world = World::new(settings);
     world.twist(move |answer| {
         if answer.opts().msg_type() == Some(kind) {
@@ -28,7 +28,7 @@ fn changed(kind: MessageType, settings: Settings, change: impl Fn(&mut Message) 
 }
 
 /// Check that no lease results from offers and acknowledgements with this change.
-fn is_refused(fault: Fault, settings: Settings, change: impl Fn(&mut Message) + Copy + 'static) {
+fn is_refused(fault: Fault, settings: AgentSettings, change: impl Fn(&mut Message) + Copy + 'static) {
     for kind in [Offer, Ack] {
         let world = changed(kind, settings.clone(), change);
         assert_eq!(None, world.agent.lease(Site(0)), "{kind:?} {}", fault.name());
@@ -67,7 +67,7 @@ fn answer_without_its_server_is_refused() {
 #[test]
 fn address_outside_of_the_prefixes_is_refused() {
     let prefixes = vec!["203.0.0.0/16".parse().expect("a prefix")];
-    let settings = Settings { prefixes, ..settings() };
+    let settings = AgentSettings { prefixes, ..settings() };
     assert!(changed(Offer, settings.clone(), |_| {}).agent.lease(Site(0)).is_some());
     let world = changed(Offer, settings, |answer| {
         answer.set_yiaddr(Ipv4Addr::new(203, 1, 0, 1));
@@ -99,7 +99,7 @@ fn address_that_no_host_can_have_is_refused() {
 #[test]
 fn server_that_is_not_configured_is_not_listened_to() {
     let servers = vec![Ipv4Addr::new(198, 51, 100, 9)];
-    let world = changed(Ack, Settings { servers, ..settings() }, |_| {});
+    let world = changed(Ack, AgentSettings { servers, ..settings() }, |_| {});
     assert_eq!(
         (None, false),
         (world.agent.lease(Site(0)), world.kinds().contains(&Request))
@@ -107,7 +107,7 @@ fn server_that_is_not_configured_is_not_listened_to() {
     assert_eq!((Some(Site(0)), None), last_reports(&world, Fault::ServerNotAllowed)[0]);
     let servers = vec![Ipv4Addr::new(198, 51, 100, 2)];
     assert!(
-        changed(Ack, Settings { servers, ..settings() }, |_| {})
+        changed(Ack, AgentSettings { servers, ..settings() }, |_| {})
             .agent
             .lease(Site(0))
             .is_some()

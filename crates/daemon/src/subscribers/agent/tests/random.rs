@@ -68,7 +68,7 @@ proptest! {
 
     #[test]
     fn invariants_hold_whatever_happens(steps in proptest::collection::vec(step(), 1..60)) {
-        let mut world = World::new(Settings { rate: RATE, hold: Duration::from_secs(30), ..settings() });
+        let mut world = World::new(AgentSettings { rate: RATE, hold: Duration::from_secs(30), ..settings() });
         for step in steps {
             match step {
                 Step::Want(site, other) => drop(world.agent.want(Site(site), mac(other), world.now)),

@@ -5,10 +5,10 @@ use MessageType::{Discover, Request};
 use super::*;
 
 /// A world with a site that has a lease from before the restart. The server also still has the lease.
-fn restarted(use_while_confirming: bool) -> (World, Lease) {
+fn restarted(use_while_confirming: bool) -> (World, PublicLease) {
     let mut before = World::bound();
     let lease = before.lease(0);
-    let mut world = World::new(Settings {
+    let mut world = World::new(AgentSettings {
         use_while_confirming,
         ..settings()
     });
@@ -104,7 +104,7 @@ fn leases_of_before_with_one_address_go_to_the_first_site() {
 fn lease_of_before_that_is_not_allowed_any_more_is_left_out() {
     let (mut world, _) = restarted(true);
     world.agent.configure(
-        Settings {
+        AgentSettings {
             prefixes: vec!["192.0.2.0/24".parse().expect("a prefix")],
             ..settings()
         },
@@ -125,7 +125,7 @@ fn leases_of_before_are_used_soon_where_nobody_answers_however_many_they_are() {
     let leases = (0..3_000).map(|site| {
         (
             mac(site),
-            Lease {
+            PublicLease {
                 address: address(site),
                 ..lease
             },
@@ -142,7 +142,7 @@ fn leases_of_before_are_used_soon_where_nobody_answers_however_many_they_are() {
     let leases = (0..3_000).map(|site| {
         (
             mac(site),
-            Lease {
+            PublicLease {
                 address: address(site),
                 ..lease
             },
@@ -154,7 +154,7 @@ fn leases_of_before_are_used_soon_where_nobody_answers_however_many_they_are() {
         .extend((0..3_000).map(|site| (mac(site), address(site))));
     world.agent.restore(leases);
     world.agent.configure(
-        Settings {
+        AgentSettings {
             rate: 50,
             use_while_confirming: false,
             ..settings()

@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 fn watch(path: &Path, limit: usize) -> (Watcher, Receiver<Vec<Change>>) {
     let (hand, handed) = channel();
-    let settings = Settings {
+    let settings = WatcherSettings {
         path: path.to_owned(),
         format: Format::Kea,
         limit,
@@ -108,7 +108,7 @@ fn watcher_whose_receiver_panics_begins_again() {
     fs::write(&path, format!("{HEADER}{}", line(1, 1, begin))).expect("it is written");
     let (hand, handed) = channel();
     let mut first = true;
-    let settings = Settings {
+    let settings = WatcherSettings {
         path: path.clone(),
         format: Format::Kea,
         limit: 10,

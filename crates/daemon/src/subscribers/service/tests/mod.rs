@@ -211,7 +211,7 @@ impl World {
     }
 
     fn of(parameters: Arc<Parameters>, mut entries: Entries, saved: SavedState, now: u64) -> Self {
-        let mut out = Output::default();
+        let mut out = ServiceOutput::default();
         let mut environment = Environment {
             present: present(now),
             mapping: &mut entries,
@@ -234,7 +234,7 @@ impl World {
 
     /// Call a function of the service, and then perform all due work.
     fn environment<R>(&mut self, work: impl FnOnce(&mut Service, &mut Environment<'_>) -> R) -> R {
-        let mut out = Output::default();
+        let mut out = ServiceOutput::default();
         let mut environment = Environment {
             present: present(self.now),
             mapping: &mut self.entries,

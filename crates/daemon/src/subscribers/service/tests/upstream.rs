@@ -262,7 +262,7 @@ fn announcements_of_many_sites_are_spread() {
     };
     // All sites have leases at the start, as after a restart.
     let kept = (0..1_000).map(|number| {
-        let lease = agent::Lease {
+        let lease = agent::PublicLease {
             address: Ipv4Addr::from_bits(0xcb00_0100 + number),
             prefix_length: 16,
             router: None,
