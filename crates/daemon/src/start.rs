@@ -68,18 +68,8 @@ pub struct Running {
 /// The error states the missing resource and the remedy.
 pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     let config = &loaded.checked.config;
-    let refused = |faults| DaemonError::Configuration(place(&loaded.name, &loaded.text, faults));
-    let outlooks = outlook(config).map_err(refused)?;
-    let (fatal, absent) = faults(config, &outlooks);
-    if !fatal.is_empty() {
-        return Err(refused(fatal));
-    }
-    let unsigned = routing::key_faults(config);
-    if !unsigned.is_empty() {
-        return Err(refused(unsigned));
-    }
-    let reported: Vec<_> = absent.iter().filter_map(|fault| fault.key.get(1).cloned()).collect();
-    warn_of_absent(loaded, absent);
+    let refused = |faults| refused(loaded, faults);
+    let (outlooks, reported) = usable_ports(loaded)?;
     let count = config.cores.len();
     let places = outlooks.len() + SPARE_PLACES;
     let secrets = Secrets::random().map_err(DaemonError::Randomness)?;
@@ -104,29 +94,16 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     let (devices, ios) = Devices::open(eal, &devices).map_err(|error| open_error(loaded, error))?;
     let wanted = parameters.stages.senders(count, assists);
     let ports = known_ports(&devices, config, &wanted, places);
-    for (place, error) in devices.failures() {
-        let name = outlooks.get(usize::from(*place)).map_or("", |port| &port.plan.name);
-        if !reported.iter().any(|other| other == name) {
-            tracing::warn!("{error} (the other interfaces work, and opening this device is retried)");
-        }
-    }
+    warn_of_failures(&devices, &outlooks, &reported);
     let macs: Vec<_> = ports.iter().map(|known| known.mac).collect();
     wait_for_links(&devices);
     let pools = lowering::pool_names(config, &Vec::new());
-    let built = Instant::now();
-    let rules = lowering::filters(config, None).map_err(|error| match filter_fault(&error) {
-        Some(fault) => refused(vec![fault]),
-        None => error.into(),
-    })?;
-    let took = built.elapsed();
+    let rules = filter_rules(loaded)?;
     let served = served(config, secrets)?;
     let table = served.as_ref().map(|(writer, _)| writer.sites());
     let mut policy = lowering::policy(config, &macs, &pools, rules.as_ref(), inspection.as_ref(), table)?;
     policy.senders = ports.iter().map(|known| known.senders.clone()).collect();
     let routes = lowering::routes(config, &policy.interfaces)?;
-    if let Some(rules) = &rules {
-        tracing::info!("{}", FilterOutlook::of(rules, took));
-    }
     let started_at = Instant::now();
     let mut plane = ControlPlane::new(
         parameters,
@@ -162,6 +139,51 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
         subscribers,
         started_at,
     })
+}
+
+/// The error that a configuration has these faults.
+fn refused(loaded: &Loaded, faults: Vec<Fault>) -> DaemonError {
+    DaemonError::Configuration(place(&loaded.name, &loaded.text, faults))
+}
+
+/// The ports of a configuration that can be started, and the names of the interfaces whose devices were reported as absent.
+fn usable_ports(loaded: &Loaded) -> Result<(Vec<Outlook>, Vec<String>), DaemonError> {
+    let config = &loaded.checked.config;
+    let outlooks = outlook(config).map_err(|faults| refused(loaded, faults))?;
+    let (fatal, absent) = faults(config, &outlooks);
+    if !fatal.is_empty() {
+        return Err(refused(loaded, fatal));
+    }
+    let unsigned = routing::key_faults(config);
+    if !unsigned.is_empty() {
+        return Err(refused(loaded, unsigned));
+    }
+    let reported = absent.iter().filter_map(|fault| fault.key.get(1).cloned()).collect();
+    warn_of_absent(loaded, absent);
+    Ok((outlooks, reported))
+}
+
+/// Build the rules of the packet filter.
+fn filter_rules(loaded: &Loaded) -> Result<Option<lowering::Rules>, DaemonError> {
+    let begin = Instant::now();
+    let rules = lowering::filters(&loaded.checked.config, None).map_err(|error| match filter_fault(&error) {
+        Some(fault) => refused(loaded, vec![fault]),
+        None => error.into(),
+    })?;
+    if let Some(rules) = &rules {
+        tracing::info!("{}", FilterOutlook::of(rules, begin.elapsed()));
+    }
+    Ok(rules)
+}
+
+/// Log the devices that could not be opened. Interfaces in `reported` were already logged.
+fn warn_of_failures(devices: &Devices, outlooks: &[Outlook], reported: &[String]) {
+    for (place, error) in devices.failures() {
+        let name = outlooks.get(usize::from(*place)).map_or("", |port| &port.plan.name);
+        if !reported.iter().any(|other| other == name) {
+            tracing::warn!("{error} (the other interfaces work, and opening this device is retried)");
+        }
+    }
 }
 
 /// Log the interfaces whose devices are absent.

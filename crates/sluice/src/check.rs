@@ -63,6 +63,43 @@ fn as_text(
     output: &mut dyn Write,
 ) -> Result<(), CommandError> {
     let config = &loaded.checked.config;
+    interfaces(config, ports, output)?;
+    cards(ports, output)?;
+    for (interface, sites) in promiscuous(config) {
+        let sites = grouped(sites.into());
+        writeln!(
+            output,
+            "  {interface}: in promiscuous mode for the virtual MAC addresses of {sites} sites"
+        )?;
+    }
+    workers(config, output)?;
+    memory(loaded, ports, output)?;
+    one_host(config, output)?;
+    if let Some(filter) = filter {
+        writeln!(output, "\n{filter}")?;
+    }
+    if let Some(signatures) = signatures {
+        writeln!(output, "\n{signatures}")?;
+        for refused in &signatures.refused {
+            let why = refused.why.to_string();
+            writeln!(
+                output,
+                "  {}:{}: {}",
+                refused.file.display(),
+                refused.line,
+                escaped(&why)
+            )?;
+        }
+    }
+    for finding in loaded.checked.advice.complaints() {
+        let message = escaped(&finding.message);
+        writeln!(output, "\n{}:{}: {message}", loaded.name, finding.line)?;
+    }
+    Ok(())
+}
+
+/// Print the interfaces with their devices, and the limits of the devices.
+fn interfaces(config: &Config, ports: &[Outlook], output: &mut dyn Write) -> Result<(), CommandError> {
     let mut interfaces = Columns::new(&[
         ("INTERFACE", Left),
         ("ROUTER", Left),
@@ -97,15 +134,12 @@ fn as_text(
             writeln!(output, "  {name}: {limit}")?;
         }
     }
-    cards(ports, output)?;
-    for (interface, sites) in promiscuous(config) {
-        let sites = grouped(sites.into());
-        writeln!(
-            output,
-            "  {interface}: in promiscuous mode for the virtual MAC addresses of {sites} sites"
-        )?;
-    }
-    workers(config, output)?;
+    Ok(())
+}
+
+/// Print the capacity and the memory of the tables and of the packet buffers.
+fn memory(loaded: &Loaded, ports: &[Outlook], output: &mut dyn Write) -> Result<(), CommandError> {
+    let config = &loaded.checked.config;
     let mut tables = Columns::new(&[("TABLE", Left), ("CAPACITY", Right), ("MEMORY", Right)]);
     for table in &config.tables {
         tables.row([table.name.into(), grouped(table.entries), table.bytes.to_string()]);
@@ -133,27 +167,6 @@ fn as_text(
             "Packet buffers in {memory}; free hugepages: {}",
             free_hugepages()
         )?;
-    }
-    one_host(config, output)?;
-    if let Some(filter) = filter {
-        writeln!(output, "\n{filter}")?;
-    }
-    if let Some(signatures) = signatures {
-        writeln!(output, "\n{signatures}")?;
-        for refused in &signatures.refused {
-            let why = refused.why.to_string();
-            writeln!(
-                output,
-                "  {}:{}: {}",
-                refused.file.display(),
-                refused.line,
-                escaped(&why)
-            )?;
-        }
-    }
-    for finding in loaded.checked.advice.complaints() {
-        let message = escaped(&finding.message);
-        writeln!(output, "\n{}:{}: {message}", loaded.name, finding.line)?;
     }
     Ok(())
 }
@@ -255,6 +268,28 @@ fn workers(config: &Config, output: &mut dyn Write) -> Result<(), CommandError> 
     Ok(writeln!(output)?)
 }
 
+/// The interfaces with their devices, as JSON.
+fn interfaces_json(config: &Config, ports: &[Outlook]) -> Vec<serde_json::Value> {
+    let promiscuous: Vec<_> = promiscuous(config).collect();
+    let numbered = config.interfaces.iter().enumerate();
+    let interface = |(index, interface): (usize, &Interface)| {
+        let port = ports.iter().find(|port| usize::from(port.interface) == index);
+        json!({
+            "name": interface.name,
+            "device": device(config, interface),
+            "driver": port.map(|port| port.choice.driver.to_string()),
+            "reason": port.map(|port| port.choice.reason.clone()),
+            "queues": port.map(|port| port.choice.queues),
+            "limits": port.map(|port| port.limits.iter().map(ToString::to_string).collect::<Vec<_>>()),
+            "virtual-macs": promiscuous.iter().find(|(name, _)| *name == interface.name).map(|(_, sites)| sites),
+            "cards": port.map(|port| port.cards.iter().map(CardStatus::from).collect::<Vec<_>>()),
+            "mtu": interface.mtu,
+            "addresses": addresses(interface),
+        })
+    };
+    numbered.map(interface).collect()
+}
+
 fn as_json(
     loaded: &Loaded,
     ports: &[Outlook],
@@ -262,27 +297,6 @@ fn as_json(
     output: &mut dyn Write,
 ) -> Result<(), CommandError> {
     let config = &loaded.checked.config;
-    let promiscuous: Vec<_> = promiscuous(config).collect();
-    let interfaces: Vec<_> = config
-        .interfaces
-        .iter()
-        .enumerate()
-        .map(|(index, interface)| {
-            let port = ports.iter().find(|port| usize::from(port.interface) == index);
-            json!({
-                "name": interface.name,
-                "device": device(config, interface),
-                "driver": port.map(|port| port.choice.driver.to_string()),
-                "reason": port.map(|port| port.choice.reason.clone()),
-                "queues": port.map(|port| port.choice.queues),
-                "limits": port.map(|port| port.limits.iter().map(ToString::to_string).collect::<Vec<_>>()),
-                "virtual-macs": promiscuous.iter().find(|(name, _)| *name == interface.name).map(|(_, sites)| sites),
-                "cards": port.map(|port| port.cards.iter().map(CardStatus::from).collect::<Vec<_>>()),
-                "mtu": interface.mtu,
-                "addresses": addresses(interface),
-            })
-        })
-        .collect();
     let tables: Vec<_> = config
         .tables
         .iter()
@@ -295,7 +309,7 @@ fn as_json(
     let faults = of_ports.chain(memory.as_ref().err().cloned());
     let hugepages = hugepages();
     let document = json!({
-        "interfaces": interfaces,
+        "interfaces": interfaces_json(config, ports),
         "cores": config.cores,
         "parts": (0..config.cores.len()).map(|worker| stages.parts(worker as u16)).collect::<Vec<_>>(),
         "shards": config.document.system.shards(),

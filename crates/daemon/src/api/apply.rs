@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sluice_config::api::{ApplyAnswer, ApplyRequest, operation};
 use sluice_config::config::Neighbour;
-use sluice_config::{Change, Config, Fault, Finding, check_numbered, difference, place};
+use sluice_config::{Change, Config, Diagnosis, Fault, Finding, Valid, check_numbered, difference, place};
 use sluice_engine::control::plane::ControlPlaneError;
 use sluice_engine::features::inspection::InspectionPolicy;
 use sluice_engine::snapshot::Snapshot;
@@ -49,6 +49,24 @@ fn needs_restart(changes: &[Change]) -> Option<ApplyAnswer> {
     (!fixed.is_empty()).then_some(ApplyAnswer::NeedsRestart { changes: fixed })
 }
 
+/// Response that rejects a configuration because of faults.
+fn refused_for(request: &ApplyRequest, faults: Vec<Fault>) -> ApplyAnswer {
+    ApplyAnswer::Refused {
+        complaints: place(&request.name, &request.text, faults).complaints(),
+    }
+}
+
+/// Response that rejects a configuration whose text is wrong.
+fn refused_text(request: &ApplyRequest, diagnosis: &Diagnosis) -> ApplyAnswer {
+    let complaints = diagnosis.complaints();
+    tracing::warn!(
+        "{} is refused: the configuration has {} faults",
+        request.name,
+        complaints.len()
+    );
+    ApplyAnswer::Refused { complaints }
+}
+
 /// Response that rejects the pools of a configuration, with a hint for the operator.
 fn refused_pools(request: &ApplyRequest, error: &ControlPlaneError) -> ApplyAnswer {
     let hint = match error {
@@ -66,17 +84,13 @@ fn refused_pools(request: &ApplyRequest, error: &ControlPlaneError) -> ApplyAnsw
         description: error.to_string(),
         hint: Some(hint.into()),
     };
-    ApplyAnswer::Refused {
-        complaints: place(&request.name, &request.text, vec![fault]).complaints(),
-    }
+    refused_for(request, vec![fault])
 }
 
 /// Response that rejects a configuration because it can't be converted to engine parameters.
 fn refused_lowering(request: &ApplyRequest, error: &LoweringError) -> ApplyAnswer {
     match crate::filter::filter_fault(error) {
-        Some(fault) => ApplyAnswer::Refused {
-            complaints: place(&request.name, &request.text, vec![fault]).complaints(),
-        },
+        Some(fault) => refused_for(request, vec![fault]),
         None => refused(error.to_string()),
     }
 }
@@ -139,20 +153,51 @@ fn built(
     Ok((rules, routes, policy))
 }
 
+/// Commits engine parameters, and replaces the running filter rules.
+fn commit(
+    control: &Control,
+    config: &Config,
+    (rules, routes, policy): (Option<Rules>, &[RouteSet], Snapshot),
+) -> Result<u32, ControlPlaneError> {
+    // The lock prevents a filter rebuild from completing between the commit and the replacement of the rules.
+    let mut running = control.rules();
+    let generation = control.plane().commit(policy, routes)?;
+    if let Some(rules) = &*running {
+        crate::filter::write_log(config, rules.list());
+    }
+    if let Some(rules) = &rules {
+        lowering::update_sets(config, rules);
+    }
+    *running = rules.map(RunningRules::new);
+    Ok(generation)
+}
+
+/// Makes a committed configuration the configuration of the daemon.
+fn set_configuration(control: &Control, config: Valid<Config>, pools: PoolNames) {
+    if let Some(sites) = &control.sites {
+        sites.follow(&config, control.plane().snapshot(), &pools);
+    }
+    control.set_pools(pools);
+    control.set_config(config);
+}
+
+/// Adapts devices, route feeds, host stacks and neighbours to the committed configuration. `old` is the configuration before.
+async fn follow(control: &Arc<Control>, old: &Config) -> Result<(), Refusal> {
+    control.close_removed(old).await?;
+    control.settle_links();
+    control.follow_feeds();
+    forget(control, old).await?;
+    control.settle_hosts().await;
+    control.set_neighbours().await?;
+    Ok(())
+}
+
 impl Serve for operation::Apply {
     async fn serve(control: Arc<Control>, request: ApplyRequest) -> Result<Self::Answer, Refusal> {
         let (known, numbering) = (control.config(), control.numbering());
         let checked = match check_numbered(&request.name, &request.text, &control.machine, &numbering) {
             Ok(checked) => checked,
-            Err(diagnosis) => {
-                let complaints = diagnosis.complaints();
-                tracing::warn!(
-                    "{} is refused: the configuration has {} faults",
-                    request.name,
-                    complaints.len()
-                );
-                return Ok(ApplyAnswer::Refused { complaints });
-            }
+            Err(diagnosis) => return Ok(refused_text(&request, &diagnosis)),
         };
         if let Some(answer) = needs_restart(&differing(&control, &checked.config)) {
             return Ok(answer);
@@ -171,8 +216,7 @@ impl Serve for operation::Apply {
         }
         let faults = routing::key_faults(&checked.config);
         if !faults.is_empty() {
-            let complaints = place(&request.name, &request.text, faults).complaints();
-            return Ok(ApplyAnswer::Refused { complaints });
+            return Ok(refused_for(&request, faults));
         }
         let mut changes = differing(&control, &checked.config);
         if let Some(answer) = needs_restart(&changes) {
@@ -186,10 +230,7 @@ impl Serve for operation::Apply {
         let inspection = renewed.as_ref().map(|renewed| &renewed.inspection);
         let opened = match control.open_added(&checked.config, request.dry_run).await {
             Ok(opened) => opened,
-            Err(faults) => {
-                let complaints = place(&request.name, &request.text, faults).complaints();
-                return Ok(ApplyAnswer::Refused { complaints });
-            }
+            Err(faults) => return Ok(refused_for(&request, faults)),
         };
         let (rules, routes, policy) = match built(&control, &checked.config, &pools, inspection) {
             Ok(built) => built,
@@ -208,46 +249,21 @@ impl Serve for operation::Apply {
                 rules: applied,
             });
         }
-        let committed = {
-            // The lock prevents a filter rebuild from completing between the commit and the replacement of the rules.
-            let mut running = control.rules();
-            let committed = control.plane().commit(policy, &routes);
-            if committed.is_ok() {
-                if let Some(rules) = &*running {
-                    crate::filter::write_log(&config, rules.list());
-                }
-                if let Some(rules) = &rules {
-                    lowering::update_sets(&config, rules);
-                }
-                *running = rules.map(RunningRules::new);
-            }
-            drop(running);
-            committed
-        };
-        let generation = match committed {
+        let generation = match commit(&control, &config, (rules, &routes, policy)) {
             Ok(generation) => generation.into(),
             Err(error) => return Ok(refused(error.to_string())),
         };
         if let Some(renewed) = renewed {
-            if let Some(applied) = &applied {
-                tracing::info!("{}", applied.said);
-            }
             control.set_signatures(renewed.report);
         }
-        if let Some(sites) = &control.sites {
-            sites.follow(&checked.config, control.plane().snapshot(), &pools);
-        }
-        control.set_pools(pools);
-        control.set_config(checked.config);
+        set_configuration(&control, checked.config, pools);
         opened.keep().await?;
-        control.close_removed(&config).await?;
-        control.settle_links();
-        control.follow_feeds();
-        forget(&control, &config).await?;
-        control.settle_hosts().await;
-        control.set_neighbours().await?;
+        follow(&control, &config).await?;
         if changes.iter().any(|change| change.key.starts_with("nat.")) {
             control.record_shares();
+        }
+        if let Some(applied) = &applied {
+            tracing::info!("{}", applied.said);
         }
         tracing::info!("commit {generation}: {} changes from {}", changes.len(), request.name);
         Ok(ApplyAnswer::Committed {

@@ -12,7 +12,7 @@ use sluice_config::schema::Verdict;
 use sluice_config::value::GATEWAY;
 use sluice_config::{Config, check_rules};
 use sluice_engine::control::plane::ControlPlane;
-use sluice_filter::{Counter, DecidedBy, FilterResult, NONE, RulePosition};
+use sluice_filter::{Counter, DecidedBy, FilterResult, Filters, NONE, RulePosition};
 
 use super::sessions::router;
 use super::{Refusal, Serve};
@@ -122,6 +122,56 @@ fn rule(control: &Control, rules: &Rules, index: usize) -> Option<FilterRule> {
     })
 }
 
+/// The result for a packet, and the positions of the matching rules before the deciding rule. `to_gateway`: the packet is
+/// addressed to the gateway itself.
+fn explain(
+    filters: &Filters,
+    packet: &Packet,
+    interfaces: (u16, u32),
+    router: u16,
+    to_gateway: bool,
+    request: &FilterRequest,
+) -> Result<(Vec<RulePosition>, FilterResult), Refusal> {
+    let passed = || (Vec::new(), FilterResult::PASS);
+    match (packet.source.0, packet.destination.0) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            let header = header(
+                packet,
+                [source, destination].map(|end| end.to_bits()),
+                interfaces,
+                router,
+            );
+            let header = with_request(header, request, &filters.stations);
+            Ok(match to_gateway {
+                true => filters
+                    .gateway
+                    .as_ref()
+                    .map_or_else(passed, |own| own.v4.explain(&header)),
+                false => filters.v4.explain(&header),
+            })
+        }
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            let header = header(
+                packet,
+                [source, destination].map(|end| end.to_bits()),
+                interfaces,
+                router,
+            );
+            let header = with_request(header, request, &filters.stations);
+            Ok(match to_gateway {
+                true => filters
+                    .gateway
+                    .as_ref()
+                    .map_or_else(passed, |own| own.v6.explain(&header)),
+                false => filters.v6.explain(&header),
+            })
+        }
+        _ => Err(Refusal::Wrong(
+            "source and destination belong to different address families".into(),
+        )),
+    }
+}
+
 fn decision(
     control: &Control,
     config: &Config,
@@ -129,7 +179,6 @@ fn decision(
     packet: &str,
     request: &FilterRequest,
 ) -> Result<Decision, Refusal> {
-    let filters = rules.filters();
     let packet: Packet = packet.parse().map_err(Refusal::Wrong)?;
     let named = router(control.plane().snapshot(), request.router.as_deref())?;
     let incoming_interface = request.incoming.as_ref().and_then(|name| config.interface(name));
@@ -163,34 +212,8 @@ fn decision(
             "the mark of a packet has no mask: write a mark such as `0x10`".into(),
         ));
     }
-    let (before, outcome) = match (packet.source.0, packet.destination.0) {
-        (IpAddr::V4(source), IpAddr::V4(destination)) => {
-            let ends = [source.to_bits(), destination.to_bits()];
-            let header = header(&packet, ends, interfaces, router);
-            let header = with_request(header, request, &filters.stations);
-            match (&filters.gateway, to_gateway) {
-                (Some(gateway), true) => gateway.v4.explain(&header),
-                (None, true) => (Vec::new(), FilterResult::PASS),
-                (_, false) => filters.v4.explain(&header),
-            }
-        }
-        (IpAddr::V6(source), IpAddr::V6(destination)) => {
-            let ends = [source.to_bits(), destination.to_bits()];
-            let header = header(&packet, ends, interfaces, router);
-            let header = with_request(header, request, &filters.stations);
-            match (&filters.gateway, to_gateway) {
-                (Some(gateway), true) => gateway.v6.explain(&header),
-                (None, true) => (Vec::new(), FilterResult::PASS),
-                (_, false) => filters.v6.explain(&header),
-            }
-        }
-        _ => {
-            return Err(Refusal::Wrong(
-                "source and destination belong to different address families".into(),
-            ));
-        }
-    };
-    let FilterResult { verdict, by } = outcome;
+    let (before, FilterResult { verdict, by }) =
+        explain(rules.filters(), &packet, interfaces, router, to_gateway, request)?;
     let rule = |place: RulePosition| rule(control, rules, rules.index_of(place)?);
     let name = |out: Option<Out>| match out? {
         Out::Interface(index) => Some(config.interfaces.get(usize::from(index))?.name.clone()),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use sluice_config::api::{Counter, Page, RouteFeedStatus, RouteOrigin, Router, RouterFilter, RouterHost, operation};
+use sluice_engine::control::plane::ControlPlane;
 use sluice_engine::packet::counters::InterfaceCounters;
 use sluice_engine::packet::punt::PuntClass;
 use sluice_engine::packet::reason::{EngineReason, Reason};
@@ -40,17 +41,7 @@ impl Serve for operation::Routers {
         let plane = control.plane();
         let snapshot = plane.snapshot();
         let wanted = router(snapshot, wanted.router.as_deref())?;
-        let mut neighbours = vec![0; snapshot.routers.len()];
-        let table = plane.neighbours();
-        for place in (0..table.capacity() as u32).map(NeighbourIndex) {
-            let known = table
-                .snapshot(place)
-                .filter(|known| known.state != NeighbourState::Free);
-            let router = known.map(|known| usize::from(snapshot.router_of(known.interface)));
-            if let Some(count) = router.and_then(|router| neighbours.get_mut(router)) {
-                *count += 1;
-            }
-        }
+        let neighbours = neighbour_counts(&plane);
         // Packets that exceed a share or a rate are dropped before the router processes them.
         let rejected = [EngineReason::OverShare, EngineReason::RateLimited].map(Reason::from);
         let forwarded = |own: &mut dyn Iterator<Item = usize>| -> u64 {
@@ -120,6 +111,22 @@ impl Serve for operation::Routers {
         let is_wanted = |(number, _): &(RouterIndex, &snapshot::Router)| wanted.is_none_or(|wanted| wanted == *number);
         Ok(Page::whole(numbered(snapshot).filter(is_wanted).map(item).collect()))
     }
+}
+
+/// Number of neighbours of each router.
+fn neighbour_counts(plane: &ControlPlane) -> Vec<u64> {
+    let (snapshot, table) = (plane.snapshot(), plane.neighbours());
+    let mut counts = vec![0; snapshot.routers.len()];
+    for place in (0..table.capacity() as u32).map(NeighbourIndex) {
+        let known = table
+            .snapshot(place)
+            .filter(|known| known.state != NeighbourState::Free);
+        let router = known.map(|known| usize::from(snapshot.router_of(known.interface)));
+        if let Some(count) = router.and_then(|router| counts.get_mut(router)) {
+            *count += 1;
+        }
+    }
+    counts
 }
 
 /// Number of drops for a reason at an interface, summed over all workers.
