@@ -57,7 +57,10 @@ pub enum StoreError {
         error: io::Error,
     },
     /// The file has another format or version.
-    #[error("{} is not a file of public leases of this version; the file is ignored and overwritten", path.display())]
+    #[error(
+        "{} is not a public-lease file in the format of this Sluice version; the file is ignored and will be overwritten",
+        path.display()
+    )]
     Title {
         /// Path of the file.
         path: PathBuf,

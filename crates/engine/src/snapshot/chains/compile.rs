@@ -63,7 +63,7 @@ pub enum Action {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChainError {
     /// The entry chain is missing.
-    #[error("the chain `{ENTRY}` is missing, at which packets enter")]
+    #[error("the chain `{ENTRY}`, at which packets enter, is missing")]
     NoEntry,
     /// A chain does not exist.
     #[error("there is no chain `{0}`")]
