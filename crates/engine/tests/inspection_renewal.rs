@@ -12,7 +12,7 @@ use sluice_engine::snapshot::Snapshot;
 use sluice_inspect::Ruleset;
 use sluice_testkit::packet;
 
-/// Rules with another pattern than the initial rules.
+/// Rules with a different pattern than the initial rules.
 const OTHERS: &str = r#"
 drop tcp any any -> any 80 (msg:"wicked"; flow:to_server,established; content:"wicked"; sid:11;)
 alert tcp any any -> any 80 (msg:"noted"; flow:to_server,established; flowbits:isset,seen; content:"strange"; sid:12;)

@@ -54,8 +54,9 @@ pub fn validate<F: Family>(
     Ok(())
 }
 
-/// Handles a packet that arrived on another interface than earlier packets of its direction. The packet is dropped if it fails
-/// validation. Otherwise, if source validation is enabled on the interface, the session is bound to the interface.
+/// Handles a packet that arrived on a different interface than earlier packets of its direction. The packet is dropped
+/// if it fails validation. Otherwise, if source validation is enabled on the interface, the session is bound to the
+/// interface.
 #[cold]
 pub fn rebind<F: Family>(
     exit: &OutputContext<'_>,

@@ -29,7 +29,7 @@ use crate::snapshot::marks::of_class;
 /// Number of sessions by which session memory is prefetched ahead.
 const PREFETCH_DISTANCE: usize = 16;
 
-/// Drop reason of a new session with a reverse key that another session already has.
+/// Drop reason if another session already has the reverse key of a new session.
 pub(super) const CLASH: Reason = Reason::Engine(EngineReason::SessionClash);
 
 /// Hashes of the keys of new flows.
@@ -148,8 +148,8 @@ impl<F: Family> NewFlows<F> {
     }
 }
 
-/// Inserts a session. If its reverse key equals that of another session, other ports are tried, as far as the translation
-/// permits them. `overlaps`: another session may have the same outside port.
+/// Inserts a session. If another session already has the reverse key, other ports that the translation permits are
+/// tried. `overlaps`: another session may have the same outside port.
 #[inline(always)]
 fn insert_with_any_port<F: Family>(
     shard: &mut Shard<'_>,

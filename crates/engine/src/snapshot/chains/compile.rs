@@ -80,7 +80,7 @@ pub enum ChainError {
 }
 
 impl Action {
-    /// The chain at which all packets or some packets of the step continue, if there is one.
+    /// The chain, if any, at which all or some packets of the step continue.
     fn to(&self) -> Option<&String> {
         match self {
             Self::Classify { to, .. } | Self::To(to) => Some(to),
