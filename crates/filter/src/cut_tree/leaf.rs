@@ -97,7 +97,7 @@ impl<A: Address> Leaf<A> {
         leaf
     }
 
-    /// The rules of the leaf, in order, with the fields that it compares.
+    /// The rules of the leaf, in order, with the fields that the leaf compares.
     pub fn entries(&self) -> impl Iterator<Item = Entry<A>> {
         let [used, any_source, any_destination, _] = [0, 1, 2, 3].map(|at| self.used(at));
         (0..LEAF_RULES)

@@ -226,8 +226,8 @@ impl<A: Address> CutTree<A> {
         leaf.number(held)
     }
 
-    /// Removes rules from the front of `held` until the first remaining rule satisfies the conditions that leaves don't
-    /// compare.
+    /// Removes rules from the front of `held` until the first remaining rule satisfies those of its conditions that
+    /// leaves don't compare.
     #[cold]
     fn held_further(&self, leaf: &Leaf<A>, header: &Header<A>, mut held: u16) -> u16 {
         while held != 0 {
