@@ -58,7 +58,7 @@ struct Half {
     before: u32,
     /// Whether the next byte is the pad length.
     padded: bool,
-    /// State of a header block: is it open, its stream, does it end the stream, is it a push promise.
+    /// State of a header block: whether it is open, its stream, and whether it ends the stream or is a push promise.
     open: bool,
     block_stream: u32,
     ends: bool,
