@@ -56,7 +56,7 @@ pub enum StoreError {
         /// Error of the kernel.
         error: io::Error,
     },
-    /// The file has another format or version.
+    /// The file has a different format or version.
     #[error(
         "{} is not a public-lease file in the format of this Sluice version; the file is ignored and will be overwritten",
         path.display()
