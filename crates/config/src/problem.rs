@@ -356,7 +356,7 @@ pub enum Problem {
     AttachedElsewhere {
         /// Address as written.
         address: IpAddr,
-        /// Interface with the link of the address.
+        /// Interface on whose link the address is.
         on: String,
         /// Interface as written.
         interface: String,
