@@ -41,7 +41,7 @@ family!(u32, 0, V4);
 family!(u128, 1, V6);
 
 const ORIGIN: u8 = 0b11;
-/// Flag: the origin has not repeated the offer since the start of the replay.
+/// Flag: the origin has not announced the offer again since the start of the replay.
 const STALE: u8 = 1 << 2;
 /// Flag: the prefix is published to the sink.
 const PUBLISHED: u8 = 1 << 3;
