@@ -95,7 +95,7 @@ impl<T> Default for Changes<T> {
 }
 
 impl<T: Accumulate> Changes<T> {
-    /// Returns the changes after another generation with the changes `changed`.
+    /// Returns this record with one more generation, in which `changed` has changed.
     pub fn with_changes(&self, changed: T) -> Self {
         let older = self.0.iter().take(GENERATIONS - 1).map(|since| {
             let mut since = since.clone();

@@ -136,7 +136,8 @@ impl TokenRate {
         }
     }
 
-    /// Creates a rate with a burst of the tokens of `nanoseconds`, but at least `min_burst` tokens.
+    /// Creates a rate whose burst is the number of tokens that are added in `nanoseconds`, but at least `min_burst`
+    /// tokens.
     pub const fn with_burst_time(per_second: u64, nanoseconds: u64, min_burst: u64) -> Self {
         let whole = per_second as u128 * nanoseconds as u128 / SECOND as u128;
         let whole = if whole > u64::MAX as u128 {
