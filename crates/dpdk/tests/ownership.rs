@@ -183,7 +183,7 @@ unsafe impl RawBuffers for Fake {
     }
 }
 
-/// Correct and incorrect calls of a worker to its burst buffers.
+/// Steps of correct and incorrect use of a worker's burst buffers.
 #[derive(Clone, Debug)]
 enum Step {
     Receive { come: usize, faulty: usize },
