@@ -271,7 +271,8 @@ impl Snapshot {
         bucket.is_some_and(|bucket| bucket.take(now.nanoseconds))
     }
 
-    /// The interface that receives a port's frames with tags that are encoded as the word of [`VlanTable::find_word`].
+    /// The interface that receives a port's frames with the given tags. The tags are encoded as the word of
+    /// [`VlanTable::find_word`].
     #[inline(always)]
     pub fn tagged_by(&self, port: PortIndex, word: u64) -> Option<u16> {
         self.tagged.find_word(port, word)

@@ -307,7 +307,7 @@ fn sources_that_are_exempt_leave_as_they_came() {
 
 #[test]
 fn twice_nat_from_inside_translates_both_ends_in_one_session() {
-    // The network of a partner is translated to another prefix: 10.99.0.0/16 represents 198.51.0.0/16.
+    // The network of a partner is translated to a different prefix: 10.99.0.0/16 represents 198.51.0.0/16.
     let mut rig = rig(Plan {
         forwards: vec![DestinationRule::of(
             network("10.99.0.0", 16),

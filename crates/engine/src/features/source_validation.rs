@@ -1,8 +1,8 @@
 //! Source validation of every packet of a session, in addition to its first packet (BCP 38, RFC 3704).
 //!
-//! Each direction of a session is bound to an interface. For a packet that arrives on this interface, validation is a single
-//! comparison. A packet that arrives on another interface is validated like the first packet of a flow; then the session is bound
-//! to that interface, or the packet is dropped.
+//! Each direction of a session is bound to an interface. For a packet that arrives on this interface, validation is a
+//! single comparison. A packet that arrives on a different interface is validated like the first packet of a flow; then
+//! the session is bound to that interface, or the packet is dropped.
 
 use sluice_nat::Tuple;
 use sluice_nat::sites::is_site;

@@ -101,7 +101,7 @@ impl Topology {
         one != other && self.distance(one, other) == Distance::Core
     }
 
-    /// Fraction of the devices that are on another memory node than a core.
+    /// Fraction of the devices whose memory node is not that of a core.
     pub fn remote(&self, core: Core) -> f64 {
         let Some(site) = self.site(core) else { return 0.0 };
         let nodes = self.devices.iter().filter_map(|device| device.node);

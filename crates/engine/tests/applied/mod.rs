@@ -116,7 +116,7 @@ impl Played {
     pub fn new(session: &[&Packet], port: u16) -> Self {
         let [_, (to, remote_port)] = session[0].key.ends;
         let IpAddr::V4(to) = to else { panic!("IPv4") };
-        // Addresses in the networks of the test gateway are mapped to another network.
+        // Addresses in the networks of the test gateway are mapped to a different network.
         let [a, b, c, d] = to.octets();
         let to = match (a, b, c) {
             (192, 168, 1) | (203, 0, 113) | (127, ..) | (169, 254, _) => Ipv4Addr::new(198, 51, 100, d),

@@ -244,7 +244,7 @@ fn session<F: Family>(
     } else if !is_first_segment(&meta.layers) {
         tracking = Tracking::midstream();
     }
-    // Session lookup tracks the first packet, and sets the timer only if another timeout applies.
+    // Session lookup tracks the first packet, and sets the timer only if a different timeout applies.
     tracking.set_timer(timer);
     if let Some(inspection) = &ctx.snapshot.inspection
         && is_inspected::<F>(inspection, meta, translation)

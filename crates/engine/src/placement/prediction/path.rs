@@ -4,7 +4,7 @@ use crate::placement::{Core, Costs, Part, Topology};
 
 use super::WorkerLoad;
 
-/// Factor of the cycles for receiving and transmitting on a core of another memory node than the device.
+/// Factor of the cycles for receiving and transmitting on a core whose memory node is not that of the device.
 const REMOTE: f64 = 1.3;
 
 /// Adds up the cycles of workers along the path of packets.

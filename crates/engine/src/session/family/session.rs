@@ -73,7 +73,7 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     fn bound_interface(&self, direction: Direction) -> u16 {
         self.verdict().bound.interface(direction)
     }
-    /// Binds a direction to another interface.
+    /// Binds a direction to a different interface.
     fn set_bound_interface(&mut self, direction: Direction, interface: u16) {
         let verdict = self.verdict_mut();
         verdict.bound = verdict.bound.with(direction, interface);
