@@ -182,7 +182,7 @@ pub struct CutTree<A: Address> {
     built: usize,
     /// Rules with conditions that leaves don't compare, by rule number.
     further: Vec<(RuleNumber, Rule<A>)>,
-    /// Rules with conditions that leaves don't compare, which were inserted after the tree was built.
+    /// Rules that were inserted after the tree was built and that have conditions that leaves don't compare.
     added: AppendTable<Box<[Rule<A>]>>,
     /// Covered rules, which some leaves omit. Every modification of the trees holds this lock.
     hidden: Mutex<CoveredIndex<A>>,

@@ -177,7 +177,7 @@ pub enum DecidedBy {
     Application(RulePosition),
     /// The rate limit of the rule at this position, which the packet exceeded.
     Limit(RulePosition),
-    /// The default verdict, because no rule decided.
+    /// The default verdict, because no rule determined a verdict.
     Default,
 }
 
