@@ -252,7 +252,7 @@ impl<A: Family> Table<A> {
         self.index.find(hash(self.key, address, length), same).copied()
     }
 
-    /// Entries with prefixes that contain an address, longest prefix first.
+    /// Entries whose prefix contains an address, longest prefix first.
     pub fn covering(&self, address: A) -> impl Iterator<Item = u32> + '_ {
         let lengths = (0..=A::BITS)
             .rev()
@@ -329,7 +329,7 @@ impl<A: Family> Table<A> {
         (self.entries[place].previous, self.entries[place].next) = (NONE, next);
     }
 
-    /// Entries with a selected offer that uses a set. `head` is the first entry of the set's list.
+    /// Entries whose selected offer uses a set. `head` is the first entry of the set's list.
     pub fn users(&self, head: u32) -> impl Iterator<Item = u32> + '_ {
         let step = |place: u32| (place != NONE).then_some(place);
         std::iter::successors(step(head), move |&place| step(self.entries[place].next))
