@@ -36,14 +36,14 @@ fn place(region: u64) -> usize {
 }
 
 impl ChangedRegions {
-    /// Adds all regions with numbers that equal `region` except for the last `free` bits.
+    /// Adds all regions whose numbers equal `region` except for the last `free` bits.
     pub fn mark(&mut self, region: u64, free: u32) {
         self.any = true;
         if free >= BITS {
             self.everywhere = true;
             return;
         }
-        // Regions with numbers that differ only in the last six bits share one word of the set.
+        // Regions whose numbers differ only in the last six bits share one word of the set.
         let within = 1u64 << free.min(6);
         let some = u64::MAX >> (64 - within);
         for step in (0..1u64 << free).step_by(64) {

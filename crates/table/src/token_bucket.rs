@@ -222,7 +222,7 @@ impl TokenRate {
         debt(full_at, now.wrapping_mul(1 << WORD_DIGITS)) == 0
     }
 
-    /// Takes one token from a bucket with a word that workers share. Returns false if no token is available.
+    /// Takes one token from a bucket whose word several workers share. Returns false if no token is available.
     #[inline]
     pub fn take_shared(&self, full_at: &AtomicU64, now: u64) -> bool {
         full_at
