@@ -42,7 +42,7 @@ struct Ledger {
 // SAFETY: the pointers refer to buffers that only the ledger's ring holds.
 unsafe impl Send for Ledger {}
 
-/// A source with results that the test chooses.
+/// A source whose results the test chooses.
 struct Fake(Arc<Mutex<Ledger>>);
 
 fn layout() -> Layout {
