@@ -174,7 +174,7 @@ fn sent_of<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, frame: &[u8]) {
     }
 }
 
-/// Whether a packet that a host sends may belong to a flow that it started. ICMP errors never belong to such a flow.
+/// Whether a packet from a host may belong to a flow that the host started. ICMP errors never belong to such a flow.
 fn may_be_of_flow(layers: &Layers) -> bool {
     match is_icmp(layers.protocol) {
         true => layers.flags.has(Flags::ICMP_QUERY) && !layers.flags.has(Flags::ICMP_REPLY),
