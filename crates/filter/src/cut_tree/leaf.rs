@@ -162,8 +162,8 @@ impl<A: Address> Leaf<A> {
         self.further
     }
 
-    /// Number of the leaf with further rules, or 0. The fence ensures that a search that doesn't find a removed rule
-    /// sees the rules that were inserted in its place.
+    /// Number of the leaf with further rules, or 0. Because of the fence, a search that misses a removed rule sees the
+    /// rules inserted in its place.
     #[inline(always)]
     pub fn next(&self) -> u32 {
         fence(Ordering::Acquire);
