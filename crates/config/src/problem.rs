@@ -324,9 +324,7 @@ pub enum Problem {
     NotAutonomous(Prefix),
     /// An IPv6 network or address is specified, but IPv4 is required.
     #[error("`{0}` is not an IPv4 address or prefix")]
-    #[diagnostic(help(
-        "write an IPv4 address or prefix: NAT translates only IPv4; IPv6 is routed without translation"
-    ))]
+    #[diagnostic(help("write an IPv4 address or prefix: NAT translates only IPv4; IPv6 is routed untranslated"))]
     NotIpv4(String),
     /// The preferred lifetime exceeds the valid lifetime.
     #[error("`preferred-lifetime` is longer than `valid-lifetime`")]
