@@ -157,8 +157,7 @@ impl Serve for operation::Apply {
         if let Some(answer) = needs_restart(&differing(&control, &checked.config)) {
             return Ok(answer);
         }
-        // Compiling the rules may take a long time. Traffic is forwarded and other requests are served during the
-        // compilation.
+        // Compiling the rules may take a long time. Meanwhile, traffic is forwarded and other requests are served.
         let renewed = match Renewed::of(&control, &checked.config, request.dry_run).await {
             Ok(renewed) => renewed,
             Err(error) => return Ok(error.answer(&request)),
