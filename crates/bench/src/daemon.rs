@@ -71,9 +71,9 @@ pub fn has_routes(routes: &[Value], networks: &[&str]) -> bool {
 }
 
 impl Daemon {
-    /// Starts the daemon on the given cores, and waits until it has routes to these networks: after the start a link
-    /// counts as down for a moment, and its routes appear when it is up. The configuration must place the control socket
-    /// at [`socket`] of the folder; `prefix` is prepended to commands that run in the daemon's environment.
+    /// Starts the daemon on the given cores, and waits until it has routes to these networks. After the start, a link
+    /// counts as down for a moment, and its routes appear when it is up. The configuration must place the control
+    /// socket at [`socket`] of the folder; `prefix` is prepended to commands that run in the daemon's environment.
     pub fn start(
         prefix: &str,
         cores: [usize; 2],

@@ -197,7 +197,7 @@ impl Bench<'_> {
                 runs.extend([("least_core_share", spread.least), ("other_cores_share", spread.others)]);
             }
         }
-        // Translation by Linux is the CPU time in addition to that of plain forwarding.
+        // For Linux, the translation time is the CPU time in addition to that of plain forwarding.
         let forward = |(other, _): &&(Trial, Runs)| {
             other.case == Case::LinuxForward && other.is_beside(&trial) && other.receiver == trial.receiver
         };
@@ -213,9 +213,9 @@ impl Bench<'_> {
         row.runs(&runs)
     }
 
-    /// Adds the ratio of packet rates to that of Linux with the same traffic; and for translation, the ratio of the
-    /// translation time of iptables to that of the trial, which is more meaningful if the links are the bottleneck.
-    /// Both ratios use the receiver that gives Linux the higher rate.
+    /// Adds the packet rate relative to that of Linux with the same traffic. For translation, also adds the translation
+    /// time of iptables divided by that of the trial, which is more meaningful if the links are the bottleneck. Both
+    /// ratios use the receiver that gives Linux the higher rate.
     fn beside_linux(&self, trial: &Trial, runs: &mut Runs) {
         let (case, name) = match trial.case {
             Case::Generator => return,

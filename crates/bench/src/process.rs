@@ -56,7 +56,7 @@ pub fn feed(line: &str, input: &str) -> Result<String, Failure> {
     Err(format!("{line}: {}: {}", output.status, said[from..].trim()).into())
 }
 
-/// The command of a line whose words contain no spaces.
+/// Builds a command from a line that is split at spaces. No argument may contain a space.
 pub fn command(line: &str) -> Command {
     let mut words = line.split_whitespace();
     let mut command = Command::new(words.next().unwrap_or("true"));

@@ -96,7 +96,7 @@ impl Runs {
         found.map_or(&[], |(_, values)| values)
     }
 
-    /// The median of a figure.
+    /// The median of a figure over all runs.
     pub fn median(&self, name: &str) -> f64 {
         Figure::of(self.of(name)).median
     }

@@ -21,7 +21,7 @@ pub const MAX_SHARDS: u16 = 1024;
 /// Maximum number of source rules, and of destination rules.
 pub const MAX_RULES: usize = 1 << 20;
 
-/// Maximum number of ports that destination rules name. A rule without ports counts as one.
+/// Maximum number of ports that destination rules name. A rule without ports counts as one port.
 pub const MAX_RULE_PORTS: u64 = 1 << 23;
 
 /// Maximum number of destination rules with several hosts. The index of such a list has 16 bits.

@@ -114,7 +114,7 @@ pub struct Table {
     pub bytes: Bytes,
 }
 
-/// Tables with a capacity that the configuration sets.
+/// Tables whose capacity the configuration sets.
 pub fn tables(document: &Document, entry: &EntryBytes) -> Vec<Table> {
     let mut tables = of_every_gateway(document, entry);
     if let Some(inspection) = &document.inspection {

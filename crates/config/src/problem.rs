@@ -263,7 +263,7 @@ pub enum Problem {
     },
     /// The MTU is too small for IPv6.
     #[error("an MTU of {0} is too small for IPv6")]
-    #[diagnostic(help("raise the MTU to at least 1280 bytes (RFC 8200, 5), or remove the IPv6 addresses"))]
+    #[diagnostic(help("raise the MTU to at least 1280 bytes (RFC 8200, section 5), or remove the IPv6 addresses"))]
     MtuTooSmallForIpv6(u16),
     /// The MTU of a VLAN exceeds that of its parent.
     #[error("an MTU of {mtu} exceeds the MTU of the parent `{parent}`, {parent_mtu}")]
@@ -324,7 +324,7 @@ pub enum Problem {
     NotAutonomous(Prefix),
     /// An IPv6 network or address is specified, but IPv4 is required.
     #[error("`{0}` is not an IPv4 address or prefix")]
-    #[diagnostic(help("write IPv4: NAT translates only IPv4, and IPv6 is routed untranslated"))]
+    #[diagnostic(help("write an IPv4 address or prefix: NAT translates only IPv4; IPv6 is routed untranslated"))]
     NotIpv4(String),
     /// The preferred lifetime exceeds the valid lifetime.
     #[error("`preferred-lifetime` is longer than `valid-lifetime`")]
@@ -354,7 +354,7 @@ pub enum Problem {
     AttachedElsewhere {
         /// Address as written.
         address: IpAddr,
-        /// Interface with the link of the address.
+        /// Interface on whose link the address is.
         on: String,
         /// Interface as written.
         interface: String,

@@ -64,7 +64,7 @@ pub enum SitesOutside {
     Pool(PoolIndex),
 }
 
-/// Consecutive sites with frames that differ only in the last tag.
+/// Consecutive sites whose frames differ only in the last tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SiteRow {
     /// Group, as index in [`Subscribers::groups`].

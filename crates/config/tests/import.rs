@@ -333,7 +333,7 @@ fn iptables_families_make_one_filter() {
     assert_eq!(Verdict::Drop, imported.document.filter.unwrap().default);
 }
 
-/// Notes on lines that were converted to another form.
+/// Notes on lines that were converted to a different form.
 fn noted(imported: &Imported) -> Vec<String> {
     let line = |note: &sluice_config::import::Leftover| format!("{}: {}", note.line.unwrap_or(0), note.reason);
     imported.notes.iter().map(line).collect()

@@ -185,8 +185,8 @@ pub fn unbind(wish: &Wish) -> Result<Done, BindError> {
     unbind_in(&System::this(), &Running, wish)
 }
 
-/// Error for a card that did not get the requested driver: a step failed, or all steps succeeded and the kernel chose
-/// another driver.
+/// Error for a card that did not get the requested driver: a step failed, or all steps succeeded and the kernel chose a
+/// different driver.
 fn not_bound(
     address: PciAddress,
     failed: Option<(&Step, std::io::Error)>,

@@ -115,7 +115,7 @@ impl Control {
         }
     }
 
-    /// Release all links that are held down when the process ends.
+    /// Release all links that are held down; called when the process ends.
     pub(crate) fn release_links(&self) {
         let held = std::mem::take(&mut *self.held_links());
         for interface in held {

@@ -90,7 +90,7 @@ pub struct Control {
     /// Watchdog of the workers.
     pub(crate) watchdog: Watchdog,
     loads: Mutex<Vec<Load>>,
-    /// Interfaces with a link that is held down, because the link at the other side of the bridge is down.
+    /// Interfaces whose link is held down because the link at the other side of the bridge is down.
     held_links: Mutex<Vec<InterfaceIndex>>,
     /// Host stacks of virtual routers.
     pub(crate) hosts: Arc<Hosts>,
@@ -400,7 +400,7 @@ impl Control {
         }
     }
 
-    /// Interfaces with a link that is held down.
+    /// Interfaces whose link is held down.
     pub(crate) fn held_links(&self) -> std::sync::MutexGuard<'_, Vec<InterfaceIndex>> {
         lock(&self.held_links)
     }

@@ -314,7 +314,7 @@ impl Control {
             return Ok(());
         };
         if !Outlook::new(index, wanted.clone()).is_ready() {
-            // The card is absent or bound to another driver. The attempt is repeated, since the card may become
+            // The card is absent or bound to a different driver. The attempt is repeated, since the card may become
             // available later.
             absent.retry = Instant::now() + FIRST_PAUSE;
             return Ok(());

@@ -102,7 +102,7 @@ impl Control {
     }
 }
 
-/// Number of consecutive checks with a result that contradicts the present state of the host.
+/// Number of consecutive checks whose result contradicts the present state of the host.
 #[derive(Debug, Default)]
 struct Streak(u32);
 

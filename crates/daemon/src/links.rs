@@ -29,7 +29,7 @@ impl Control {
         }
     }
 
-    /// Enable routes over interfaces with a link that is up, and disable routes over all other interfaces.
+    /// Enable routes over interfaces whose link is up, and disable routes over all other interfaces.
     pub(crate) fn settle_links(&self) {
         // Query each port only once, even if it carries several VLANs.
         let ports: BTreeMap<PortIndex, bool> = {

@@ -85,7 +85,7 @@ mod tests {
         let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
         let line = text.strip_suffix('\n').unwrap();
         assert!(!line.chars().any(sluice_config::text::is_hidden), "{line:?}");
-        // The tracing subscriber itself also escapes some characters, in another notation.
+        // The tracing subscriber itself also escapes some characters, in a different notation.
         assert!(line.contains("\\u000ab") && line.contains("\\u202e"), "{line:?}");
     }
 }

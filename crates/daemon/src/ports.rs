@@ -99,8 +99,8 @@ pub fn port_plan(config: &Config, index: InterfaceIndex) -> Option<Result<PortPl
     port(config, index, config.interfaces.get(usize::from(index))?)
 }
 
-/// Receive queue of each shard: the queue of its owner. Another queue is used if the owner has no queue or only assists
-/// with the shard.
+/// Receive queue of each shard: the queue of its owner. A different queue is used if the owner has no queue or only
+/// assists with the shard.
 pub fn table(start_parameters: &StartParameters, queues: u16) -> Vec<u16> {
     let workers = start_parameters
         .owners

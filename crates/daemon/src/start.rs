@@ -73,7 +73,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     let count = config.cores.len();
     let places = outlooks.len() + SPARE_PLACES;
     let secrets = Secrets::random().map_err(DaemonError::Randomness)?;
-    // Compile before any device is opened and before workers occupy the cores, since compilation may take long.
+    // Compile before any device is opened and before workers occupy the cores, since compilation may take a long time.
     let compiler = Compiler::of(config).storing();
     let compiled = lowering::inspection(config, secrets, &compiler).map_err(|error| refused(vec![error.fault()]))?;
     let (inspection, signatures) =

@@ -107,7 +107,7 @@ fn device_node(root: &Path, device: &Device) -> Option<u16> {
     number(&folder.join("numa_node"))
 }
 
-/// Directory entries with a name that consists of `word` and a number.
+/// Directory entries whose name consists of `word` and a number.
 fn numbered(folder: &Path, word: &str) -> Vec<(u16, PathBuf)> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let number = |name: &str| name.strip_prefix(word)?.parse().ok();

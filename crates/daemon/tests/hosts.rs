@@ -423,7 +423,7 @@ fn routers_come_and_go_without_disturbing_others() {
         hosts.update(vec![red(), blue.clone()]).expect("one more");
         assert_eq!(2, hosts.links().len());
         assert!(has_carrier("sluice-blue", "inside"));
-        // The interface gets another index, and a second interface is added.
+        // The interface gets a different index, and a second interface is added.
         let mut moved = red();
         moved.interfaces[0].index = 9;
         moved.interfaces.push(interface(3, "more", &["192.168.3.1/24"]));

@@ -271,7 +271,7 @@ impl<B: RawBuffers> PacketIo for BurstBuffers<B> {
             // SAFETY: `gather` moved the buffers out of their entries, so they are owned and not referenced elsewhere.
             unsafe { self.source.free(&mut self.leaving[..count]) };
             self.held -= count;
-            // Skip the index without a buffer that has ended `gather`.
+            // `gather` has ended at an index without a buffer. Skip this index.
             rest = rest.get(count.max(1)..).unwrap_or_default();
         }
     }

@@ -77,8 +77,8 @@ pub(crate) fn rings(workers: usize, frames: u32) -> Vec<WorkerRings> {
 }
 
 impl WorkerRings {
-    /// Hand buffers over to a worker. Returns the number `n` of buffers that the ring has accepted, which are the first
-    /// `n` buffers.
+    /// Hand buffers over to a worker. Returns the number of buffers that the ring has accepted; these are the first
+    /// buffers in the order given.
     ///
     /// # Safety
     /// The caller must own every buffer, and gives up ownership of the accepted buffers. Each window must lie within

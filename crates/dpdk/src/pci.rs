@@ -125,8 +125,8 @@ impl System {
         text(&switch).is_some_and(|value| value == "Y" || value == "1")
     }
 
-    /// Another process with an open file of `/dev`, if visible in `/proc`. `Some(None)` if this process has opened the
-    /// file.
+    /// Another process that has a file of `/dev` open, if visible in `/proc`. `Some(None)` if this process has opened
+    /// the file.
     fn holder(&self, device: &str) -> Option<Option<Process>> {
         let own = std::process::id();
         let mut by_self = None;

@@ -53,8 +53,7 @@ pub struct PortPlan {
     pub fallback_key: Option<HashKey>,
     /// Whether to use receive interrupts if the driver supports them.
     pub interrupts: bool,
-    /// Whether a failure of this port fails the opening of the whole set. If false, the index of a failed port stays
-    /// free.
+    /// Whether the opening of the whole set fails if this port fails. If false, the index of a failed port stays free.
     pub required: bool,
     /// Queue of each entry in the device's redirection table. The queues are repeated until the table is full. An empty
     /// list assigns queues round-robin.

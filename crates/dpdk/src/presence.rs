@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::device::{Device, PciAddress};
 use crate::sys;
 
-/// Cards that the kernel has requested back.
+/// Cards whose release the kernel has requested.
 static REMOVAL_REQUESTS: Mutex<Vec<PciAddress>> = Mutex::new(Vec::new());
 
 extern "C" fn removal_requested(name: *const c_char) {

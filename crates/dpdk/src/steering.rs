@@ -212,7 +212,7 @@ pub enum Shortfall {
         /// Text of the error number.
         reason: String,
     },
-    /// The device accepted a hash function but uses another hash function.
+    /// The device accepted a hash function but uses a different hash function.
     #[error("the device was set to hash {requested}, but hashes {hashed}{}", more(.requested, .hashed))]
     OtherFunction {
         /// Requested functions.
@@ -238,7 +238,7 @@ pub enum Shortfall {
         /// Text of the error number.
         reason: String,
     },
-    /// The device accepted the key but uses another key.
+    /// The device accepted the key but uses a different key.
     #[error("the device hashes with a key other than the configured key")]
     OtherKey,
     /// The device does not report its key.
@@ -279,7 +279,7 @@ pub enum Shortfall {
         /// Text of the error number.
         reason: String,
     },
-    /// The device accepted the table but uses another table.
+    /// The device accepted the table but uses a different table.
     #[error(
         "the RSS indirection table of the device differs from the requested table in {entries} entries: entry \
          {first} is queue {found}, not {desired}"
@@ -303,7 +303,7 @@ pub enum Shortfall {
 }
 
 impl Shortfall {
-    /// Whether this deviation concerns the table. Setting another table resolves such a deviation.
+    /// Whether this deviation concerns the table. Setting a different table resolves such a deviation.
     fn is_of_table(&self) -> bool {
         matches!(
             self,

@@ -268,8 +268,7 @@ impl Idle {
         self.quiet_within(Duration::MAX);
     }
 
-    /// Like [`quiet`](Self::quiet), but sleep at most for `max`. For callers with work sources that can't wake the
-    /// thread.
+    /// Like [`quiet`](Self::quiet), but sleep at most for `max`. For callers whose work sources can't wake the thread.
     #[inline]
     pub fn quiet_within(&mut self, max: Duration) {
         if let Some(sleep) = self.waiting.sleep.filter(|_| self.sleeps_next()) {

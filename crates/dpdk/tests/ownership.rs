@@ -42,7 +42,7 @@ struct Ledger {
 // SAFETY: the pointers refer to buffers that only the ledger's ring holds.
 unsafe impl Send for Ledger {}
 
-/// A source with results that the test chooses.
+/// A source whose results the test chooses.
 struct Fake(Arc<Mutex<Ledger>>);
 
 fn layout() -> Layout {
@@ -183,7 +183,7 @@ unsafe impl RawBuffers for Fake {
     }
 }
 
-/// Correct and incorrect calls of a worker to its burst buffers.
+/// Steps of correct and incorrect use of a worker's burst buffers.
 #[derive(Clone, Debug)]
 enum Step {
     Receive { come: usize, faulty: usize },

@@ -1,5 +1,5 @@
-//! The nodes of the graph, one in each file. A node processes the packets of its list, and puts each on the list of its next
-//! node.
+//! The nodes of the graph, one in each file. A node processes the packets of its list, and puts each packet on the list
+//! of the next node for that packet.
 
 /// The nodes in the order in which the worker runs them: `KIND FILE: LIST;`.
 ///

@@ -75,7 +75,8 @@ pub type Senders = Box<[WorkerIndex]>;
 /// Limits of the gateway's own traffic: packets per second and burst size, by [`sluice_route::policer::ControlClass`].
 pub type ControlLimits = [(u64, u64); ControlClass::ALL.len()];
 
-/// Rate limit of redirects on an interface, per second, and burst size. A host needs one redirect per destination.
+/// Rate limit of redirects on an interface: redirects per second, and burst size. A host needs one redirect per
+/// destination.
 const REDIRECTS: TokenRate = TokenRate::new(10, 10);
 
 /// Default limits, in the order of [`sluice_route::policer::ControlClass::ALL`].
@@ -183,7 +184,7 @@ impl Snapshot {
         F::select::<AllNat>(&self.nat4, &self.nat6)
     }
 
-    /// Creates a snapshot with only interfaces, for `ports` ports.
+    /// Creates a snapshot that has only interfaces, for `ports` ports.
     pub fn new(ports: usize, interfaces: Vec<Interface>) -> Self {
         let mut untagged = vec![None; ports];
         for (number, interface) in interfaces.iter().enumerate() {
@@ -270,13 +271,14 @@ impl Snapshot {
         bucket.is_some_and(|bucket| bucket.take(now.nanoseconds))
     }
 
-    /// The interface that receives a port's frames with tags that are encoded as the word of [`VlanTable::find_word`].
+    /// The interface that receives a port's frames with the given tags. The tags are encoded as the word of
+    /// [`VlanTable::find_word`].
     #[inline(always)]
     pub fn tagged_by(&self, port: PortIndex, word: u64) -> Option<u16> {
         self.tagged.find_word(port, word)
     }
 
-    /// The worker that transmits on a port for `own`; `None` if the worker `own` itself transmits.
+    /// The worker that transmits on a port instead of the worker `own`; `None` if the worker `own` itself transmits.
     #[inline(always)]
     pub fn sender(&self, port: PortIndex, own: WorkerIndex) -> Option<WorkerIndex> {
         let senders = self.senders.get(port as usize)?;

@@ -143,7 +143,8 @@ struct State<'m> {
 enum ResumeReason {
     /// The event for which the packet waited has occurred.
     Ready,
-    /// The packet is a fragment parked by inspection, with the results of virtual reassembly, and whether it was inspected.
+    /// The packet is a fragment that inspection has parked. The values are the results of virtual reassembly, and
+    /// whether the fragment was inspected.
     Fragment(FragmentNote, bool),
     /// The packet came over an inter-router link.
     InterRouterLink,

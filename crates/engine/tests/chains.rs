@@ -84,7 +84,7 @@ fn counted(rig: &Rig) -> Vec<(String, u64, u64)> {
     chains.listed().iter().filter_map(line).collect()
 }
 
-/// Packets counted by the step with a text that starts with `text`.
+/// Packets counted by the step whose text starts with `text`.
 #[track_caller]
 fn packets(rig: &Rig, text: &str) -> u64 {
     let all = counted(rig);

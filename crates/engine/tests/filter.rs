@@ -135,7 +135,7 @@ fn filter_by_session_lets_replies_and_errors_of_accepted_flows_pass() {
     assert_eq!(2, rig.live());
 }
 
-/// Opens a connection, all data of which is acknowledged. Returns the next sequence numbers of both endpoints.
+/// Opens a connection in which all data is acknowledged. Returns the next sequence numbers of both endpoints.
 fn open(rig: &mut Rig) -> [u32; 2] {
     assert_eq!(1, rig.host_sends(&syn(80).numbers(1_000, 0)).len());
     let answer = packet::tcp4(server(80), host()).flags(SYN | ACK).numbers(9_000, 1_001);

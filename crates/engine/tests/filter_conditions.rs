@@ -212,7 +212,7 @@ fn filter_marks_sessions_and_later_rules_match_the_mark() {
         assert_eq!([0x11], *shown(&mut rig));
         // Later packets of the session are not filtered.
         assert_eq!(1, sends(&mut rig, HOST_MAC, &frame(4_000)));
-        // When the session is filtered again, its mark still matches, even if its packets now have another DSCP.
+        // When the session is filtered again, its mark still matches, even if its packets now have a different DSCP.
         commit(&mut rig, translate, marks);
         assert_eq!(1, sends(&mut rig, HOST_MAC, &frame(4_000)), "{:?}", rig.all_drops());
         assert_eq!([0x11], *shown(&mut rig));

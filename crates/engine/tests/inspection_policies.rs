@@ -33,7 +33,7 @@ fn segment(port: u16, flags: u8, place: u32, data: &[u8]) -> Frame {
     frame.numbers(1001u32.wrapping_add(place), 9001).payload(data)
 }
 
-/// A segment of a connection with an unseen handshake.
+/// A segment of a connection whose handshake the gateway has not seen.
 fn midst(place: u32, data: &[u8]) -> Frame {
     segment(4000, flag::ACK | flag::PSH, place, data)
 }

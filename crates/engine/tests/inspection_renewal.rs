@@ -12,7 +12,7 @@ use sluice_engine::snapshot::Snapshot;
 use sluice_inspect::Ruleset;
 use sluice_testkit::packet;
 
-/// Rules with another pattern than the initial rules.
+/// Rules with a different pattern than the initial rules.
 const OTHERS: &str = r#"
 drop tcp any any -> any 80 (msg:"wicked"; flow:to_server,established; content:"wicked"; sid:11;)
 alert tcp any any -> any 80 (msg:"noted"; flow:to_server,established; flowbits:isset,seen; content:"strange"; sid:12;)
@@ -20,13 +20,13 @@ alert tcp any any -> any 80 (msg:"notes"; flow:to_server,established; flowbits:s
 drop udp any any -> any 53 (msg:"name"; content:"wicked"; sid:14;)
 "#;
 
-/// Rules with flow bits that differ from the flow bits of the first rules.
+/// Rules whose flow bits differ from those of the first rules.
 const OTHER_NOTES: &str = r#"
 alert tcp any any -> any 80 (msg:"noted"; flow:to_server,established; flowbits:isset,other; content:"strange"; sid:21;)
 alert tcp any any -> any 80 (msg:"notes"; flow:to_server,established; flowbits:set,other; content:"odd"; sid:22;)
 "#;
 
-/// A rule with a pattern that is too short for the pattern search.
+/// A rule whose pattern is too short for the pattern search.
 const SHORT: &str = r#"alert tcp any any -> any 80 (msg:"short"; flow:to_server,established; content:"~"; sid:31;)"#;
 
 /// Number of milliseconds after which existing flows use the new rules.

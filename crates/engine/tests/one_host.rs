@@ -139,7 +139,7 @@ fn is_answered(rig: &mut Rig, number: u8, public: SocketAddrV4, port: u16) -> bo
     matches!(&sent[..], [one] if one.port == INSIDE && flow(&one.frame).1 == SocketAddrV4::new(host(number), port))
 }
 
-/// A host with another shard than the first host.
+/// A host that belongs to a different shard than the first host.
 fn other(rig: &Rig) -> u8 {
     let shard = |number: u8| {
         rig.plane

@@ -133,7 +133,7 @@ fn nobody_is_told_where_it_would_not_help_or_is_off() {
         None,
         forwarded_and_told(&mut rig, &question4("10.20.0.5:53").options(&[1, 1, 1, 1]))
     );
-    // The packet leaves through another interface, so no redirect is sent.
+    // The packet leaves through a different interface, so no redirect is sent.
     let sent = rig.host_sends(&question4("198.51.100.7:53"));
     assert_eq!(vec![OUTSIDE], sent.iter().map(|sent| sent.port).collect::<Vec<_>>());
     assert_eq!(0, rig.plane.counters()[0].redirects.get());

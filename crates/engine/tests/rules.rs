@@ -307,7 +307,7 @@ fn sources_that_are_exempt_leave_as_they_came() {
 
 #[test]
 fn twice_nat_from_inside_translates_both_ends_in_one_session() {
-    // The network of a partner is translated to another prefix: 10.99.0.0/16 represents 198.51.0.0/16.
+    // The network of a partner is translated to a different prefix: 10.99.0.0/16 represents 198.51.0.0/16.
     let mut rig = rig(Plan {
         forwards: vec![DestinationRule::of(
             network("10.99.0.0", 16),
@@ -375,7 +375,7 @@ fn rules_count_the_flows_that_they_decided() {
     let rules = &rig.plane.snapshot().nat4.rules;
     let sources: Vec<_> = rules.sources(9).iter().map(|(.., hits)| *hits).collect();
     let destinations: Vec<_> = rules.destinations(9).iter().map(|(.., hits)| *hits).collect();
-    // One burst may contain both packets of a flow, and both may be decided in it.
+    // One burst may contain both packets of a flow, and each of the two packets may cause a decision.
     assert!((70..=140).contains(&sources[0]), "{sources:?}");
     assert_eq!((0, vec![1, 1]), (sources[1], destinations));
 }
@@ -454,7 +454,7 @@ fn session_that_no_edit_concerns_is_confirmed_and_keeps_everything() {
         assert_eq!(at(SERVER, 53), only(&sent, &rig).1);
         let sent = rig.router_sends(&packet::udp4(stranger, public));
         assert_eq!(at(HOST, 1), only(&sent, &rig).1);
-        // All sessions send again, and none of them must be decided again.
+        // All sessions send again, and no session needs a new decision.
         let done = revised(&rig) - before;
         rig.public(&packet::udp4(at(HOST, 1), socket(REMOTE)));
         assert_eq!((live, done), (rig.live(), revised(&rig) - before));

@@ -209,7 +209,7 @@ fn ports_that_are_kept_are_steered_by_their_address_or_counted_apart() {
     let mut by_address = rig(plan(65_536));
     traffic(&mut by_address);
     assert_eq!(0, sum(&by_address, |worker| worker.all_handed_off()));
-    // The NICs distribute ports in blocks of another size.
+    // The NICs distribute ports in blocks of a different size.
     let mut rig = rig(plan(64));
     traffic(&mut rig);
     assert!(handed_over(&rig, HandOffCause::KeptPort) > 0);

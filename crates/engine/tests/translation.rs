@@ -362,8 +362,8 @@ fn packets_from_outside_to_own_addresses_of_inside_hosts_are_dropped_where_none_
     assert_eq!(1, rig.router_sends(&packet::udp4("198.51.100.7:53", public)).len());
 }
 
-/// A UDP-Lite packet with a checksum that covers this number of bytes (0 for all bytes). The checksum is computed word
-/// by word, according to RFC 3828, section 3.1.
+/// A UDP-Lite packet whose checksum covers this number of bytes (0 for all bytes). The checksum is computed word by
+/// word, according to RFC 3828, section 3.1.
 fn udp_lite(source: SocketAddrV4, destination: SocketAddrV4, coverage: u16, payload: &[u8]) -> Frame {
     let words = [source.port(), destination.port(), coverage, 0].map(u16::to_be_bytes);
     let mut bytes = [&words.concat()[..], payload].concat();

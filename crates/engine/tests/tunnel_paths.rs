@@ -158,11 +158,11 @@ fn error_that_quotes_what_was_not_sent_from_an_end_changes_nothing() {
         frame[24..26].copy_from_slice(&sum.to_be_bytes());
         too_big(&frame, 1300).build()
     };
-    // The quoted packet has another protocol, another source, or another destination.
+    // The quoted packet has a different protocol, source, or destination.
     for error in [change(23, 6), change(29, 2), change(33, 99)] {
         rig.send(OUTSIDE, &error);
     }
-    // The ICMP error is not sent to the source of the quoted packet, or has another type.
+    // The ICMP error is not sent to the source of the quoted packet, or has a different type.
     rig.send(OUTSIDE, &unreachable("192.168.1.1", 4, 1300, &sent).build());
     rig.send(OUTSIDE, &unreachable("203.0.113.1", 1, 1300, &sent).build());
     assert_eq!(0, lowered(&rig));

@@ -350,7 +350,7 @@ fn flows_of_a_lost_uplink_move_and_no_others() {
     let lost = by_second(&before) as u64;
     let (live, made) = (rig.live(), rig.plane.counters()[0].sessions_created.get());
     set_second(&mut rig, false);
-    // Flows of the other uplink keep their sessions. Flows of the lost uplink get new sessions with another address.
+    // Flows of the other uplink keep their sessions. Flows of the lost uplink get new sessions with new addresses.
     assert_eq!(vec![OUTSIDE; 99], uplinks(&mut rig, 5000));
     assert_eq!(made + lost, rig.plane.counters()[0].sessions_created.get());
     assert_eq!(live, rig.live());

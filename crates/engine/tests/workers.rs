@@ -130,7 +130,8 @@ fn same_frames_give_the_same_bytes_in_order_with_any_number_of_workers() {
     assert!(alone.len() > 32 * 2, "{}", alone.len());
     for workers in [2, 4] {
         let mut rig = ready(plan(workers), |_| {});
-        // Each burst arrives at another worker. The frames of a flow keep their order if they arrive in one queue.
+        // The frames arrive at the workers in turn, two consecutive frames at each worker. The frames of a flow keep
+        // their order only if they arrive in one queue.
         let together = traffic(&mut rig, |count| count % 8 / 2);
         assert_eq!(alone.len(), together.len());
         for (flow, frames) in &alone {

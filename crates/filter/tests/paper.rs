@@ -92,7 +92,7 @@ fn p1_fig15_searches_are_counted_three_ways() {
     assert_eq!((0, 0, 3), counts(&lists));
     cached.first(&mut lists, &header(4, 6, 2));
     assert_eq!((3, 0, 3), counts(&lists));
-    // The header falls in another interval of the first node, whose list has a single entry, and in a node of the
+    // The header falls in a different interval of the first node, whose list has a single entry, and in a node of the
     // second level that was not visited before.
     cached.first(&mut lists, &header(0, 6, 3));
     assert_eq!((3, 1, 6), counts(&lists));

@@ -89,7 +89,7 @@ pub struct ApplicationCounters {
     pub guessed: u64,
     /// Flows whose application remained unknown.
     pub unknown: u64,
-    /// Flows of which the identification was given up because the arena was exhausted.
+    /// Flows whose identification was given up because the arena was exhausted.
     pub out_of_memory: u64,
 }
 
@@ -120,8 +120,8 @@ impl ApplicationDetector {
     /// Size in bytes of a flow's pool entry, excluding the flow's memory in the arena.
     pub const FLOW: usize = DetectionModule::FLOW + size_of::<Slot>();
 
-    /// Allocates all memory of the identification: the memory that `capacity` specifies, and another 6 MiB. Loading
-    /// nDPI takes 20 ms, so this function must run on the control thread.
+    /// Allocates all memory of the identification: the memory that `capacity` specifies, and an additional 6 MiB.
+    /// Loading nDPI takes 20 ms, so this function must run on the control thread.
     pub fn new(capacity: ApplicationCapacity) -> Result<Self, Error> {
         let module = DetectionModule::new(capacity.flows, capacity.memory)?;
         Ok(Self {

@@ -1,7 +1,7 @@
 //! Evaluates one rule: tests its conditions in order, at every position at which its contents match.
 //!
-//! Data may be incomplete: a rule that can't be decided yet ([`RuleResult::Incomplete`]) is evaluated again when more
-//! data arrives, so that a match is found in the packet that completes it.
+//! Data may be incomplete: if the result of a rule is not known yet ([`RuleResult::Incomplete`]), the rule is evaluated
+//! again when more data arrives, so that a match is found in the packet that completes it.
 
 mod number;
 mod packet;
@@ -173,7 +173,7 @@ struct Cursor {
 }
 
 impl Cursor {
-    /// End of the preceding match, as offset for a condition on `buffer`; 0 if the preceding match is in another buffer.
+    /// End of the preceding match, as offset for a condition on `buffer`; 0 if that match is in a different buffer.
     fn on(self, buffer: Buffer) -> i64 {
         if self.buffer == buffer { self.end } else { 0 }
     }

@@ -9,8 +9,8 @@
 //! The prefilter does not search for the expressions themselves, because the automata of Vectorscan 5.4 miss some matches.
 //! Vectorscan's search for literals misses none.
 //!
-//! Compilation takes long and needs much memory, so another process can do it. That process saves the result with
-//! [`Prefilter::store`], and this process reads it with [`Prefilter::load`].
+//! Compilation takes a long time and needs much memory, so another process can do it. That process saves the result
+//! with [`Prefilter::store`], and this process reads it with [`Prefilter::load`].
 
 mod bytes;
 mod cache;

@@ -33,7 +33,7 @@
 //! receiver expects frees the blocks of both directions, except 64 KiB per direction, so that retransmissions from the
 //! reset's receiver still pass and are answered. A retransmission of released bytes that were discarded with these
 //! blocks is [`Exception::BeyondWindow`]. Discarded queued bytes are beyond the end of the stream after the reset
-//! ([`Exception::BeyondEnd`]). A SYN with another initial sequence number is forwarded; the acknowledgement of its
+//! ([`Exception::BeyondEnd`]). A SYN with a different initial sequence number is forwarded; the acknowledgement of its
 //! receiver determines the valid SYN. Until this acknowledgement, no segment beyond a gap passes, because its stream is
 //! unknown.
 //!
@@ -233,8 +233,8 @@ impl<'m> Streams<'m> {
         Some(StreamHandle(connection.sides[0].serial | place))
     }
 
-    /// Sets the sequence numbers at which the data of client and server start, for a connection with an earlier
-    /// observed handshake.
+    /// Sets the sequence numbers at which the data of client and server start, for a connection whose handshake was
+    /// observed earlier.
     pub fn set_initial(&mut self, handle: StreamHandle, starts: [u32; 2]) {
         if let Some(connection) = connection(self.connections, self.capacity, handle) {
             for (side, start) in connection.sides.iter_mut().zip(starts) {

@@ -109,7 +109,8 @@ fn same_rule_in_two_dialects_is_the_same_signature() {
     assert!(both > 3_500 && differ.len() * 100 < both);
 }
 
-/// Options of a rule, split by an independent simple parser. Modifiers in the list of a content count as options.
+/// Options of a rule, split by an independent simple parser. Modifiers listed after a content (`content:"x",nocase`)
+/// count as separate options.
 fn options(rule: &str) -> Vec<String> {
     let body = &rule[rule.find('(').unwrap() + 1..rule.rfind(')').unwrap()];
     let (mut quoted, mut escaped, mut options) = (false, false, vec![String::new()]);

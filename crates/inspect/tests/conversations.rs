@@ -3,9 +3,9 @@
 //! rule drops. If no rule matches, the application must receive all data.
 //!
 //! The hosts run a minimal TCP that is independent of the inspection code. This TCP has retransmission timeouts,
-//! retransmissions with other segment boundaries, SACK, TCP fast open, keep-alives, closed and scaled windows, window
-//! probes, and urgent pointers. Each receiver assembles its stream four times, each time with another preference among
-//! the copies of a byte.
+//! retransmissions with different segment boundaries, SACK, TCP fast open, keep-alives, closed and scaled windows,
+//! window probes, and urgent pointers. Each receiver assembles its stream four times, each time with a different
+//! preference among the copies of a byte.
 //!
 //! `SLUICE_CONVERSATIONS` sets the number of conversations; `SLUICE_CONVERSATION` selects a single conversation.
 

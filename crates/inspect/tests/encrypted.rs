@@ -55,7 +55,7 @@ fn connection_leaves_with_the_packet_that_makes_both_sides_encrypted() {
 fn side_that_speaks_no_tls_keeps_the_connection_inspected() {
     let hello = flows::wire::hello(b"www.example");
     let data = record(23, &[7; 200]);
-    // The first server speaks another protocol; the second server sends other data after its records.
+    // The first server speaks a different protocol; the second server sends other data after its records.
     let broken = [record(22, &[2; 90]), b"HTTP/1.1 200 OK".to_vec()].concat();
     for answer in [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], &broken] {
         let verdicts = verdicts(&mut lab(true), &hello, answer, &data);

@@ -113,7 +113,7 @@ const POOLS: [(&str, u32, Feed, Exception); 10] = [
     ("connections of HTTP/2", 400, http2, Exception::ParserFull),
 ];
 
-/// Returns the number of connections of a client that got an entry, and the verdict on the first connection that got no
+/// Returns the number of a client's connections that got an entry, and the verdict on the first connection without an
 /// entry.
 fn fill(lab: &mut Lab, client: IpAddr, most: u16, feed: Feed) -> (usize, Option<Verdict>) {
     for number in 0..most {

@@ -186,12 +186,12 @@ pub enum NewSource<A> {
     Original,
     /// An address and a port that a pool has allocated.
     Allocated(PoolIndex, Lease<A>),
-    /// Another address with the original port (static mapping).
+    /// A different address with the original port (static mapping).
     Static(A),
-    /// Another address and port, which no pool has allocated.
+    /// A different address and port, which no pool has allocated.
     At(Lease<A>),
-    /// The original address with another port. Used with a destination rule if the client already has a session from
-    /// the original port to the same target.
+    /// The original address with a different port. Used with a destination rule if the client already has a session
+    /// from the original port to the same target.
     Port(u16),
 }
 

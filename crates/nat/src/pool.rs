@@ -33,7 +33,7 @@ pub enum Pairing {
     /// Refuse the new session (RFC 7857, section 4).
     #[default]
     Hard,
-    /// Allocate a port of another address of the pool.
+    /// Allocate a port of a different address of the pool.
     Soft,
 }
 

@@ -310,8 +310,8 @@ impl<'m, A: Address> Ports<'m, A> {
         request
     }
 
-    /// Contribution of an outside port to the RSS hash of a flow's replies that delivers them to this shard. `None` if
-    /// any port can be used.
+    /// Contribution of an outside port to the RSS hash with which RSS delivers a flow's replies to this shard. `None`
+    /// if any port can be used.
     #[inline(always)]
     fn required_hash<T: Tuple<Address = A>>(&self, class: PortClass, key: &T) -> Option<u32> {
         let rss_ports = self.rss_ports.as_deref()?;

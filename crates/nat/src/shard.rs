@@ -65,8 +65,8 @@ impl Shards {
         }
     }
 
-    /// Returns the distribution for pools that have fewer port units per address than shards. With the NIC's RSS hash,
-    /// consecutive addresses would all belong to a few shards.
+    /// Returns the distribution for pools that have fewer port units per address than there are shards. With the NIC's
+    /// RSS hash, consecutive addresses would all belong to a few shards.
     #[must_use]
     #[inline(always)]
     pub fn spread_over(self) -> Self {

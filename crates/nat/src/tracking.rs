@@ -77,7 +77,7 @@ pub struct Tracking {
     state: u8,
     /// Combination of [`FORWARD_SEEN`], [`REVERSE_SEEN`], [`REVERSE_SEEN_ANY`] and [`SERVER_OPENED`].
     flags: u8,
-    /// The [`TimeoutClass`] of a session with another protocol than TCP.
+    /// The [`TimeoutClass`] of a session with a protocol other than TCP.
     class: u8,
     /// The [`TimeoutClass`] of the running timer.
     timer: u8,
@@ -146,7 +146,7 @@ fn beyond(a: u32, b: u32) -> bool {
 }
 
 impl Tracking {
-    /// Creates the state for a session with another protocol than TCP. The timer class of such a session never changes.
+    /// Creates the state for a session with a protocol other than TCP. The timer class of such a session never changes.
     pub fn of_datagrams(protocol: u8, destination_port: u16, schedule: &Schedule) -> Self {
         let class = match protocol {
             17 => schedule.udp(destination_port),
@@ -216,7 +216,7 @@ impl Tracking {
         self.flags & REVERSE_SEEN_ANY != 0
     }
 
-    /// Tracks a packet of a session with another protocol than TCP.
+    /// Tracks a packet of a session with a protocol other than TCP.
     #[inline(always)]
     pub fn track_datagram(&mut self, direction: Direction) -> TimeoutClass {
         self.flags |= (direction as u8) << 2;

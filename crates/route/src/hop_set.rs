@@ -66,7 +66,7 @@ impl HopSet {
         })
     }
 
-    /// Returns this set with another balancing granularity.
+    /// Returns this set with a different balancing granularity.
     pub fn with_balance(self, balance: Balance) -> Self {
         Self { balance, ..self }
     }

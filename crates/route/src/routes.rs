@@ -311,8 +311,7 @@ impl RouteSet {
         })
     }
 
-    /// Next hops of each route for the case that all links are up. Gateways that are reachable only by learned routes
-    /// are omitted.
+    /// Next hops of each route if all links are up. Gateways that are reachable only by learned routes are omitted.
     pub fn next_hops(&self) -> impl Iterator<Item = HopSet> {
         self.routes.values().filter_map(|hops| {
             let members = hops

@@ -41,7 +41,7 @@ pub fn validate_reverse_path(
     arrival: InterfaceIndex,
     next_hops: &NextHops,
 ) -> Result<(), Reason> {
-    // Any next hop of a multipath route is valid, because replies may use another next hop than the packet.
+    // Any next hop of a multipath route is valid, because replies may use a different next hop than the packet.
     let mut valid = Err(Reason::SourceValidation);
     for member in next_hops.members(next_hop) {
         valid = by_member(mode, next_hops.get(member), arrival);

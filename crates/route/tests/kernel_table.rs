@@ -75,7 +75,7 @@ fn object(id: u32, gateway: &str) -> Vec<u8> {
     writer.address(6, gateway).number(5, 3).finish()
 }
 
-/// The message with another netlink sequence number.
+/// The message with a different netlink sequence number.
 fn of_request(sequence: u32, mut message: Vec<u8>) -> Vec<u8> {
     message[8..12].copy_from_slice(&sequence.to_ne_bytes());
     message

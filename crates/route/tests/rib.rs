@@ -403,7 +403,7 @@ fn replay_keeps_what_is_offered_again_and_takes_the_rest_back_when_it_ends() {
     for to in &all[..4] {
         world.offer(to, Origin::Fpm, 20, &hops).unwrap();
     }
-    // The daemon reconnects. Routes that the daemon has not repeated remain stale.
+    // The daemon reconnects. Routes that the daemon has not announced again remain stale.
     world.rib.start_replay(Origin::Fpm);
     for to in &all[..3] {
         world.offer(to, Origin::Fpm, 20, &hops).unwrap();

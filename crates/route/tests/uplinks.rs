@@ -133,8 +133,8 @@ proptest! {
                 if was_up && !up && old != Some(uplink) {
                     prop_assert_eq!(old, new);
                 }
-                // An uplink that comes up again takes over hosts from other uplinks. No host moves between two other
-                // uplinks.
+                // An uplink that comes up again takes over hosts from other uplinks. No host moves from one of the
+                // other uplinks to another.
                 if !was_up && up && had_any && new != Some(uplink) {
                     prop_assert!(new == old, "{:?} became {:?}", old, new);
                 }

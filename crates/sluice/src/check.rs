@@ -240,8 +240,8 @@ fn free_hugepages() -> String {
     }
 }
 
-/// Names of the interfaces in promiscuous mode. For each, also the number of sites with virtual MACs, which require
-/// this mode.
+/// Names of the interfaces in promiscuous mode. For each interface, also the number of sites that have virtual MACs and
+/// therefore require this mode.
 fn promiscuous(config: &Config) -> impl Iterator<Item = (&str, u32)> {
     let subscribers = config.subscribers.iter();
     subscribers.flat_map(|subscribers| {

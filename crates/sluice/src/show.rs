@@ -61,7 +61,7 @@ pub(crate) trait ShowSeveral: Operation {
     type Command: Typed + Args + 'static;
 }
 
-/// No options beside those of the request.
+/// No options in addition to those of the request.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct NoOptions {}
 

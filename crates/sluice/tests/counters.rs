@@ -67,7 +67,7 @@ fn tables_of_documents_list_the_declared_counters() {
     let mut workers: Vec<_> = WorkerCounters::NAMED.iter().flat_map(worker_rows).collect();
     workers.push(NEIGHBOUR_CONFLICTS.document_row());
     check_table("docs/cores.md", "counters: worker", COUNTER_COLUMNS, &workers);
-    // `show drops` and `show bridges` have the values by reason.
+    // `show drops` and `show bridges` print the values by reason.
     let interface = InterfaceCounters::NAMED
         .iter()
         .filter(|counter| counter.label.is_none());

@@ -21,8 +21,8 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Returns a fenced block of a document. `number` counts, from 0, the blocks with a first line that begins with
-/// `fence`.
+/// Returns a fenced block of a document. Blocks whose first line begins with `fence` are counted from 0, and `number`
+/// selects one of them.
 fn block(document: &str, fence: &str, number: usize) -> String {
     let opening = format!("```{fence}\n");
     let mut blocks = document.split(opening.as_str()).skip(1);

@@ -11,7 +11,8 @@ use sluice_command::arguments::Arguments;
 use sluice_config::api::{Failure, operation};
 use sluice_config::text::is_hidden;
 
-/// C0 controls with newline and tab, DEL, C1 controls, marks of text direction and of lines, and fillers.
+/// C0 controls including newline and tab, DEL, C1 controls, marks of text direction, line separators, and invisible
+/// characters.
 const HOSTILE: &str = "a\u{1b}[2J\u{7}\nforged\trow\r\0\u{7f}\u{9b}31m\u{85}\u{61c}\u{200e}\u{202e}\u{2066}\u{2028}\u{2029}\u{feff}\u{e0041}z";
 
 /// The hostile text after escaping.

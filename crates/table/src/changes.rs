@@ -36,14 +36,14 @@ fn place(region: u64) -> usize {
 }
 
 impl ChangedRegions {
-    /// Adds all regions with numbers that equal `region` except for the last `free` bits.
+    /// Adds all regions whose numbers equal `region` except for the last `free` bits.
     pub fn mark(&mut self, region: u64, free: u32) {
         self.any = true;
         if free >= BITS {
             self.everywhere = true;
             return;
         }
-        // Regions with numbers that differ only in the last six bits share one word of the set.
+        // Regions whose numbers differ only in the last six bits share one word of the set.
         let within = 1u64 << free.min(6);
         let some = u64::MAX >> (64 - within);
         for step in (0..1u64 << free).step_by(64) {
@@ -95,7 +95,7 @@ impl<T> Default for Changes<T> {
 }
 
 impl<T: Accumulate> Changes<T> {
-    /// Returns the changes after another generation with the changes `changed`.
+    /// Returns this record with one more generation, in which `changed` has changed.
     pub fn with_changes(&self, changed: T) -> Self {
         let older = self.0.iter().take(GENERATIONS - 1).map(|since| {
             let mut since = since.clone();

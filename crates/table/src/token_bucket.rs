@@ -136,7 +136,8 @@ impl TokenRate {
         }
     }
 
-    /// Creates a rate with a burst of the tokens of `nanoseconds`, but at least `min_burst` tokens.
+    /// Creates a rate whose burst is the number of tokens that are added in `nanoseconds`, but at least `min_burst`
+    /// tokens.
     pub const fn with_burst_time(per_second: u64, nanoseconds: u64, min_burst: u64) -> Self {
         let whole = per_second as u128 * nanoseconds as u128 / SECOND as u128;
         let whole = if whole > u64::MAX as u128 {
@@ -221,7 +222,7 @@ impl TokenRate {
         debt(full_at, now.wrapping_mul(1 << WORD_DIGITS)) == 0
     }
 
-    /// Takes one token from a bucket with a word that workers share. Returns false if no token is available.
+    /// Takes one token from a bucket whose word several workers share. Returns false if no token is available.
     #[inline]
     pub fn take_shared(&self, full_at: &AtomicU64, now: u64) -> bool {
         full_at

@@ -197,7 +197,7 @@ impl Wheel {
         }
     }
 
-    /// A time span with records that starts at the current tick.
+    /// The time span that starts at the current tick and contains records, if any.
     fn current_span(&self) -> Option<Span> {
         for level in 0..LEVELS {
             let number = (self.current >> (BITS * level as u32)) as usize % SPANS;

@@ -111,8 +111,8 @@ fn reader_during_insertion_sees_the_old_or_the_new_rule() {
     });
 }
 
-/// The second of three buckets is split next: rules with hashes that end in 3 are moved, and rules with hashes that end
-/// in 1 remain.
+/// The second of three buckets is split next: rules whose hashes end in 3 are moved, and rules whose hashes end in 1
+/// remain.
 fn grown(ending: u64, look: fn(&reader::QnsReader<u32>, Query<u32>) -> Option<u64>) {
     explored(3, move || {
         let mut table = table::<u32>(3);

@@ -35,7 +35,7 @@ pub fn on_failure<F: AsRef<[u8]>>(name: &str, frames: impl IntoIterator<Item = F
 }
 
 impl Capture {
-    /// Record another frame.
+    /// Record a further frame.
     pub fn record(&mut self, at: Duration, frame: &[u8]) {
         self.frames.push((at, frame.to_vec()));
     }

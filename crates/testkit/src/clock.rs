@@ -1,4 +1,4 @@
-//! A virtual clock, which only tests advance.
+//! A virtual clock, which advances only when a test advances it.
 
 use std::cell::Cell;
 use std::time::Duration;

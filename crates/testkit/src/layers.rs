@@ -11,7 +11,7 @@ pub struct Layers<'a> {
     pub layers: &'a [&'a [&'a str]],
     /// Top-level modules outside of the layers: `lib`, and the modules that every layer may use.
     pub beside: &'a [&'a str],
-    /// Files that use a higher layer, with the modules of that layer that they use.
+    /// Files that use a higher layer, each with the modules of that layer that the file uses.
     pub exceptions: &'a [(&'a str, &'a [&'a str])],
     /// Minimum number of source files. A smaller number indicates the wrong directory.
     pub files: usize,

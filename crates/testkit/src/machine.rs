@@ -76,7 +76,7 @@ impl Machine {
         }
     }
 
-    /// Bind a device to another driver, or to no driver.
+    /// Bind a device to a different driver, or to no driver.
     pub fn bind(&self, address: &str, driver: Option<&str>) {
         let link = format!("sys/bus/pci/devices/{address}/driver");
         let _ = fs::remove_file(self.root().join(&link));

@@ -288,7 +288,7 @@ impl Frame {
         self
     }
 
-    /// Add another tag inside of the existing tags, with its protocol (0x8100 or 0x88a8) and VLAN.
+    /// Add a tag inside the existing tags, with this protocol (0x8100 or 0x88a8) and this VLAN.
     #[must_use]
     pub fn tag(mut self, protocol: u16, vlan: u16) -> Self {
         self.tags.push((protocol, vlan));

@@ -49,7 +49,7 @@ impl<'f> Fragments<'f> {
     }
 
     /// Number of fragments, at least 1.
-    #[expect(clippy::len_without_is_empty, reason = "there is at least one")]
+    #[expect(clippy::len_without_is_empty, reason = "there is at least one fragment")]
     pub fn len(&self) -> usize {
         1 + self
             .layers

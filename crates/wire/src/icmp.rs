@@ -126,7 +126,7 @@ impl Error {
 pub const MAX_ERROR: usize = 576;
 
 /// Whether an ICMP error may be sent for an IPv4 packet (RFC 1812, section 4.3.2.7). An ICMP error must not be sent for
-/// an ICMP error, a later fragment, a packet to a group address, or a packet with a source that is not a single host.
+/// an ICMP error, a later fragment, a packet to a group address, or a packet whose source is not a single host.
 pub fn may_send_error(frame: &[u8], layers: &Layers) -> bool {
     let datagram = layers.datagram(frame);
     let (source, destination) = (ipv4::SOURCE.read(datagram), ipv4::DESTINATION.read(datagram));

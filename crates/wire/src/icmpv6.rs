@@ -98,10 +98,9 @@ pub const fn packet_too_big(mtu: u32) -> Error {
 pub const LONGEST_ERROR: usize = 1280;
 
 /// Whether an ICMPv6 error may be sent for an IPv6 packet (RFC 4443, section 2.4 e). An ICMPv6 error must not be sent
-/// for an ICMPv6 error, a redirect, or a packet with a source that is not a single host. For a packet to a group
-/// address, only the error "packet too big" (`too_big`) may be sent. Unlike in IPv4 (RFC 1812, section 4.3.2.7), an
-/// error may be sent for a later fragment, because errors and redirects are never fragmented (RFC 4443, section 2.4 c;
-/// RFC 6980).
+/// for an ICMPv6 error, a redirect, or a packet whose source is not a single host. For a packet to a group address,
+/// only the error "packet too big" (`too_big`) may be sent. Unlike in IPv4 (RFC 1812, section 4.3.2.7), an error may be
+/// sent for a later fragment, because errors and redirects are never fragmented (RFC 4443, section 2.4 c; RFC 6980).
 pub fn may_send_error(frame: &[u8], layers: &Layers, too_big: bool) -> bool {
     let datagram = layers.datagram(frame);
     let source = ipv6::SOURCE.read(datagram);

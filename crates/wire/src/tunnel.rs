@@ -72,7 +72,7 @@ pub mod gre {
 
     /// Parses the GRE header at the start of `payload`, the payload of the outer packet. `None` if the header is
     /// truncated, or if its checksum is incorrect. Also `None` for unsupported headers: with sequence numbers, source
-    /// routes, another version, or reserved bits.
+    /// routes, a different version, or reserved bits.
     #[inline]
     pub fn read(payload: &[u8]) -> Option<Read> {
         let header = Gre::new(payload)?;

@@ -73,8 +73,8 @@ pub fn validate(frame: &[u8], checksums: Checksums, layers: &Layers, policy: &Po
     validate_any(frame, checksums, layers, policy)
 }
 
-/// Whether the fields of a plain packet are valid, and its addresses certainly not martian. `head` starts with the IP
-/// header. Checksums are not verified.
+/// Whether the fields of a plain packet are valid and its addresses cannot be martian. `false` means that the packet
+/// needs the full check. `head` starts with the IP header. Checksums are not verified.
 #[inline(always)]
 pub(crate) fn has_valid_fields(head: &[u8; 34], protocol: u8, payload_length: u16, tcp_flags: u8) -> bool {
     let Some(transport) = head.last_chunk() else {
@@ -196,8 +196,8 @@ fn validate_any(frame: &[u8], checksums: Checksums, layers: &Layers, policy: &Po
             if policy.headers {
                 transport(payload, layers)?;
             }
-            // Before the last segment of a routing header, the pseudo-header contains another destination than the IP
-            // header.
+            // Before the last segment of a routing header, the pseudo-header contains a different destination than the
+            // IP header.
             if segments_left > 0 {
                 Ok(Validity::Valid)
             } else {
@@ -436,7 +436,8 @@ pub(crate) fn transport_checksum(
 /// fragments, with the layers `layers`.
 pub fn validate_assembled(datagram: &[u8], payload: &[u8], layers: &Layers) -> Result<Validity, Fault> {
     transport(payload, layers)?;
-    // Before the last segment of a routing header, the pseudo-header contains another destination than the IP header.
+    // Before the last segment of a routing header, the pseudo-header contains a different destination than the IP
+    // header.
     if layers.class == Class::Ipv6 && ipv6::walk(datagram)?.segments_left > 0 {
         return Ok(Validity::Valid);
     }

@@ -37,7 +37,7 @@ impl Tag {
         }
     }
 
-    /// Returns this tag with another priority (0 to 7) and without drop eligibility.
+    /// Returns this tag with a different priority (0 to 7) and without drop eligibility.
     #[must_use]
     pub fn with_priority(self, priority: u8) -> Self {
         Self {

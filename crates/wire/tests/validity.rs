@@ -37,7 +37,7 @@ fn raw6(protocol: u8, payload: &[u8]) -> Frame {
     .payload(payload)
 }
 
-/// Faulty frames with checksums that the device has not verified.
+/// Faulty frames whose checksums the device has not verified.
 fn faulty() -> Vec<(Fault, Vec<u8>)> {
     let segment = [0, 80, 0, 80, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x10, 0, 0, 0, 0, 0, 0];
     let raw4 = |payload: &[u8], protocol: u8| {

@@ -219,7 +219,7 @@ fn row(case: &Case, cases: &[Case]) -> Row {
     if let (Some(ideal), Some(wrong)) = (rates(Steering::Ideal), rates(Steering::Wrong))
         && matches!(case.steering, Steering::Wrong | Steering::FiveTuple)
     {
-        // Additional cost per packet compared with ideal steering, and that cost per handed-over packet.
+        // Additional cost compared with ideal steering: per packet, and per handed-over packet.
         let beyond = |rates: &[f64]| pairs(rates, ideal, |rate, ideal| cost(rate) - cost(ideal));
         let expected = pairs(&beyond(wrong), over, |whole, share| whole * share);
         row = row
@@ -234,8 +234,8 @@ fn row(case: &Case, cases: &[Case]) -> Row {
     }
 }
 
-/// (1 - 1/S)^f: the probability that RSS steers the replies of none of the f free ports of an address to the flow's
-/// shard, with S shards.
+/// (1 - 1/S)^f, with S shards and f free ports of an address: the probability that RSS steers the replies of none of
+/// these ports to the flow's shard.
 fn expected_mismatches(rig: &Rig<'_>) -> f64 {
     let pools = &rig.plane.snapshot().nat4.pools;
     let (addresses, ports) = pools.iter().fold((0.0, 0.0), |(addresses, ports), (_, pool)| {

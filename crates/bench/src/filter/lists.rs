@@ -29,8 +29,8 @@ pub fn trie(
     Ok(())
 }
 
-/// Measures tries with lists of several lengths. Each is measured in turn with the plain trie, which shows the gain
-/// from the lists.
+/// Measures tries with lists of several lengths. Each is measured in turn with the plain trie, so that the rows show
+/// the gain from the lists.
 pub fn lists(
     run: &mut Run<'_>,
     set: &Set,

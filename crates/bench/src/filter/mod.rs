@@ -173,7 +173,7 @@ fn tries(run: &mut Run<'_>, plan: &Plan, set: &Set, traffic: &[Traffic], sizes: 
     Ok(())
 }
 
-/// Compiles the default matcher, and rte_acl for rule sets from files only, because rte_acl supports only prefixes.
+/// Compiles the default matcher and, for rule sets from files, rte_acl, which supports only prefixes.
 fn contestants(plan: &Plan, set: &Set) -> Duel {
     let best = || {
         let begin = Instant::now();

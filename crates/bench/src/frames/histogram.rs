@@ -69,7 +69,8 @@ impl Histogram {
         self.most
     }
 
-    /// Returns a percentile: the largest value in the bucket below or at which the given share of all values lies.
+    /// Returns a percentile: the largest value of the first bucket for which the given share of all values lies in the
+    /// bucket or below it.
     pub fn percentile(&self, share: f64) -> u64 {
         let wanted = ((self.total as f64 * share).ceil() as u64).max(1);
         let mut sum = 0;

@@ -25,7 +25,7 @@ use crate::rows::{Failure, Figure, Named, Row, Run, Runs};
 /// Offered loads as shares of Sluice's maximum rate.
 const SHARES: [f64; 3] = [0.1, 0.5, 0.9];
 
-/// A forwarder of frames from port 0 to port 1, and statistics of the number of frames that it received per round.
+/// Forwards frames from port 0 to port 1, and counts the frames that it receives per round.
 struct Engine {
     path: Box<dyn Middle>,
     frames: usize,

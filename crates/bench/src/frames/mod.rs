@@ -210,8 +210,8 @@ fn gbps(mpps: f64, bytes: usize) -> f64 {
     mpps * (bytes * 8) as f64 / 1e3
 }
 
-/// Adds line-rate figures to a row: the fastest link that is saturated in every direction, and the share of the line
-/// rate of some links.
+/// Adds line-rate figures to a row: the fastest link that is saturated in every direction, and the throughput as a
+/// share of the line rate of several links.
 fn on_wires(row: Row, bytes: usize, direction: Direction, shares: &[(u32, &'static str)]) -> Row {
     let ways = if direction == Direction::Both { 2.0 } else { 1.0 };
     let median = row.median("mpps").unwrap_or(0.0);

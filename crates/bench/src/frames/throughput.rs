@@ -166,7 +166,7 @@ impl Plain {
 }
 
 /// Cases for every size, direction and checksum setting; `l2fwd` ignores the checksum setting. A case with kept
-/// payloads uses those that the previous case wrote.
+/// payloads uses the payloads that the previous case wrote.
 fn cases(arguments: &FramesArguments, quick: bool) -> Vec<Case> {
     let kinds = [
         (By::L2fwd, Checksums::Vouched, Payload::Written),
@@ -245,8 +245,8 @@ const MANY: Homes = Homes {
     terminals: 4,
 };
 
-/// Control plane of a gateway that translates the flows of terminals; `serves` tells whether it serves them as sites.
-/// Sessions of sites are distributed randomly over shards.
+/// Control plane of a gateway that translates the flows of terminals. If `serves` is set, the terminals belong to sites
+/// that the gateway serves. Sessions of sites are distributed randomly over shards.
 fn plane_of(homes: Homes, serves: bool) -> Result<(ControlPlane, Option<SiteWriter>), Failure> {
     let capacity = homes.flows() + homes.flows() / 4 + 16 * 1024;
     let mut policy = policy(Job::Translate, STYLE, capacity)?;

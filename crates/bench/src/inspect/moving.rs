@@ -15,7 +15,8 @@ pub struct Moving {
     cores: [AtomicUsize; 2],
     interfaces: [AtomicU64; 2],
     busy: [AtomicU64; CORES],
-    /// For each interface: number of packets sent by each core, and number of output packets seen by each core.
+    /// For each interface: number of packets that each core has sent to it, and number of its packets that each core
+    /// has received at the output.
     sent: [[Count; CORES]; 2],
     came: [[Count; CORES]; 2],
     /// Cycles between two checks.

@@ -59,7 +59,7 @@ impl Model {
         }
     }
 
-    /// Name in rows of the role that sends.
+    /// Name that rows use for the role that sends.
     pub fn senders(self) -> &'static str {
         match self {
             Self::RoleSplit => "io",

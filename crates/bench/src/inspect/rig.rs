@@ -272,7 +272,7 @@ impl<'s, 'm> Rig<'s, 'm> {
                     acknowledged: acknowledged[own].clone(),
                 };
                 let side: Side = Arc::new(Mutex::new((draw, None)));
-                // Interfaces that are moved between cores belong to all of them.
+                // An interface that is moved between cores belongs to the lanes of all cores.
                 let moves = self.case.model == Model::EvenMoving;
                 let lanes = self.lanes.all.iter_mut().filter(|lane| moves || lane.own == own);
                 lanes.for_each(|lane| lane.traffic.sides.push(side.clone()));

@@ -7,7 +7,7 @@ use sluice_dpdk::eal::Eal;
 
 /// Text that the test's rule matches.
 const PLANTED: &str = "planted-signature";
-/// Number of pages; flows that send one certain page contain the text.
+/// Number of pages; only the flows that send one specific page contain the text.
 const PAGES: u32 = 16;
 const PAGE: usize = 3;
 
@@ -56,7 +56,7 @@ fn bench<'a>(
     }
 }
 
-/// Runs a model with packets of which some contain the signature; returns the numbers of output, dropped and reordered
+/// Runs a model with packets, some of which contain the signature; returns the numbers of output, dropped and reordered
 /// packets.
 fn outcome(case: &Case, pages: Pages, packets: usize) -> (u64, u64, u64) {
     let (eal, mut turn) = turn();
@@ -123,9 +123,10 @@ fn elephant_has_half_of_the_packets_of_every_model() {
             kind: Kind::Elephant,
             ..case(model, 2)
         };
-        // The elephant flow sends another page, so none of its packets is dropped, and only half as many packets of the
-        // other flows are. A connection can send 512 KiB without acknowledgments, more than it sends here, so it does
-        // not stop when the core that should acknowledge does not run.
+        // The elephant flow sends a page without the text, so none of its packets is dropped. The other flows send only
+        // half of all packets, so half as many packets are dropped. A connection can send 512 KiB without
+        // acknowledgment, which is more than it sends here. It therefore does not stop while the acknowledging core
+        // does not run.
         let (_, dropped, _) = outcome(&case, Pages::with(PAGE, PLANTED), 2_048);
         let share = f64::from(dropped as u32) / 2_048.0 * f64::from(PAGES);
         assert!((0.3..0.7).contains(&share), "{model:?}: {share}");

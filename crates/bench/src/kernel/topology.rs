@@ -119,10 +119,10 @@ impl Topology {
         Ok(self)
     }
 
-    /// Sets whether both ends inspect and count packets at their ingress before they drop them, because inspection
-    /// takes more time of the traffic's core than sending. The sink counts packets from the pool as `translated` and
-    /// packets from inside hosts as `plain`. The generator counts packets from the server to inside hosts as
-    /// `returned`.
+    /// Sets whether both ends inspect and count packets at their ingress before they drop them. Otherwise the ends drop
+    /// packets without inspection, because inspection takes more of the traffic core's time than sending. The sink
+    /// counts packets from the pool as `translated` and packets from inside hosts as `plain`. The generator counts
+    /// packets from the server to inside hosts as `returned`.
     pub fn look(&self, look: bool) -> Result<(), Failure> {
         let server = format!("ip daddr {SERVER} udp dport {SERVER_PORT}");
         let of_sink = [

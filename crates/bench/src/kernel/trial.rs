@@ -158,7 +158,7 @@ impl Reading {
 }
 
 impl Trial {
-    /// Sets up topology, gateway and traffic, measures in `windows` windows, and removes them.
+    /// Sets up topology, gateway and traffic, measures in `windows` windows, and then removes the setup.
     pub fn run(&self, arguments: &KernelArguments, windows: usize, window: Duration) -> Result<Vec<Sample>, Failure> {
         let cores = arguments.cores(self.together)?;
         settle(cores.gateway, QUIET);

@@ -49,7 +49,7 @@ impl Trial {
         }
     }
 
-    /// Whether packets and cores are those of another trial, except for the core of the receiver.
+    /// Whether this trial has the packets and cores of `other`, except for the core of the receiver.
     pub fn is_beside(&self, other: &Self) -> bool {
         let traffic = |trial: &Self| (trial.together, trial.bytes, trial.flows, trial.direction);
         traffic(self) == traffic(other)

@@ -115,7 +115,7 @@ impl Hosts {
     }
 }
 
-/// Sum of the packets in a listing of drop reasons, of the reasons that `counts` selects.
+/// Sum of the packets in a listing of drop reasons, over the reasons that `counts` selects.
 fn sum(drops: &[Value], counts: impl Fn(&str) -> bool) -> u64 {
     let counted = drops.iter().filter(|drop| drop["name"].as_str().is_some_and(&counts));
     counted.filter_map(|drop| drop["packets"].as_u64()).sum()

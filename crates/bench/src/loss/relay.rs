@@ -34,7 +34,7 @@ pub struct Settings {
 /// Loss and delay of frames.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Faults {
-    /// Number of frames that are dropped of a million in each direction.
+    /// Number of frames per million that are dropped in each direction.
     pub per_million: u32,
     /// Delay of the other frames.
     pub delay: Duration,

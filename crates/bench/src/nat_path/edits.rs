@@ -38,7 +38,8 @@ const GATEWAYS: [u32; 2] = [0xc000_02fc, 0xc000_02fd];
 /// Number of loops with changes per run; a run must take longer than the revalidation of all sessions.
 const LOOPS: usize = 6;
 
-/// Number of loops after the last change, in which every session is drawn several times and so is revalidated.
+/// Number of loops after the last change, in which every session is drawn several times, so that all sessions are
+/// revalidated.
 const SETTLING: usize = 4;
 
 /// Kind of changes: rules for addresses in the network of the sessions, or routes, including routes that sessions use.

@@ -54,7 +54,7 @@ pub struct Probe<'m> {
     count: u32,
 }
 
-/// Number of buffers of a probe: the same as of a source, rounded down to whole batches.
+/// Number of buffers of a probe: as many as a source has, rounded down to whole batches.
 const PROBE_BUFFERS: usize = BUFFERS as usize / BATCH * BATCH;
 
 /// Allocates memory for a probe with `count` sessions.
@@ -133,7 +133,7 @@ impl<'m> Probe<'m> {
         probe
     }
 
-    /// Cycles per packet over `batches` batches: those of the source, and those of the rest.
+    /// Cycles per packet over `batches` batches, separately for the source and for the rest of the loop.
     pub fn cost(&mut self, batches: usize) -> [f64; 2] {
         let start = tsc::now();
         self.run(batches, false);

@@ -70,7 +70,7 @@ pub struct Between {
     /// By the part that comes after the hand-over, in the order of [`Part::ALL`]: additional cycles of the core that
     /// hands over, and of the core that takes over.
     pub over: [HandOver; 4],
-    /// Additional cycles of a receiving core if another core used the buffer last.
+    /// Additional cycles of a receiving core if a different core used the buffer last.
     pub back: f64,
 }
 

@@ -43,8 +43,8 @@ fn behind(outcome: &Outcome, planner: Planner, workers: usize) -> Option<f64> {
     Some(1.0 - rate / best(outcome, |_| true)?.median())
 }
 
-/// Whether the prediction for a case is close enough: because the median error is small, or because the variation
-/// between runs exceeds the error.
+/// Whether the prediction for a case is close enough: either the median error is small, or the variation between runs
+/// exceeds the error.
 fn is_close(off: &Figure) -> bool {
     off.median.abs() <= CLOSE || off.min <= 0.0 && off.max >= 0.0
 }

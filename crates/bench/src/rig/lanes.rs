@@ -160,8 +160,8 @@ impl Done {
     }
 }
 
-/// Throughput in Mpps that independent sources with these shares of all packets can sustain: the source with the lowest
-/// rate relative to its share limits the rate of all.
+/// Total throughput in Mpps of independent sources, each of which sends a fixed share of all packets. The source whose
+/// rate is lowest relative to its share limits the total.
 pub fn sustained(done: &[Done], shares: &[f64]) -> f64 {
     let sources = done.iter().zip(shares).filter(|(_, share)| **share > 0.0);
     sources
@@ -185,7 +185,7 @@ pub trait Middle: Send {
 
 /// Source and sink of one core.
 pub trait Traffic: Send {
-    /// Sends frames, as many as are due or, if there is room for more packets in flight, a burst; returns the number of
+    /// Sends the frames that are due or, if frames have no due times and there is room, a burst; returns the number of
     /// frames.
     fn send(&mut self, far: &mut Source, has_room: impl Fn() -> bool, now: u64, done: &mut Done) -> usize;
 
@@ -198,7 +198,7 @@ pub trait Traffic: Send {
     /// Called if the core was preempted until `now`.
     fn late(&mut self, _now: u64) {}
 
-    /// Called at the end of each time slice, and before the first one; tells whether the slice counts.
+    /// Called at the end of each time slice, and before the first one; the argument states whether the slice counts.
     fn slice(&mut self, _is_quiet: bool) {}
 
     /// Called after the last time slice.

@@ -34,14 +34,14 @@ pub fn sum(counts: &[Count]) -> u64 {
     counts.iter().map(Count::get).sum()
 }
 
-/// Which packets in flight limit a source.
+/// Packets in flight that limit a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
-    /// Those that the same lane sent; all of them return to that lane.
+    /// Packets that the same lane sent; all of them return to that lane.
     Lane,
-    /// Those of all lanes together.
+    /// Packets of all lanes together.
     All,
-    /// None: the source sends in every round, and packets may be lost.
+    /// No packets: the source sends in every round, and packets may be lost.
     Unlimited,
 }
 

@@ -67,7 +67,7 @@ impl Queues {
         (0..self.workers).filter(|&worker| self.receives(worker)).collect()
     }
 
-    /// Workers that send the packets of all workers if some workers have no transmit queue; otherwise empty.
+    /// If some workers have no transmit queue: the workers that send the packets of all workers. Otherwise empty.
     pub fn senders(&self) -> Box<[WorkerIndex]> {
         if (0..self.workers).all(|worker| self.sends(worker)) {
             return Box::default();

@@ -15,7 +15,7 @@ pub type Publics = Vec<(u32, u16)>;
 
 /// Opens flows step by step: SYN or datagram from inside, SYN-ACK or datagram from outside, ACK or datagram from
 /// inside. `deal` returns the lane at which a flow's packets from a side arrive; `exchange` sends packets to a lane
-/// from a side and returns all output frames. Both get the `gateway`.
+/// from a side and returns all output frames. Both are called with `gateway`.
 pub fn open_by<G>(
     hosts: Hosts,
     flows: u32,

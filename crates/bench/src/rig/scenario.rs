@@ -81,8 +81,8 @@ pub struct Scenario {
     pub filter: usize,
     /// Subscriber sites of the flows, with one terminal per flow.
     pub homes: Option<Homes>,
-    /// How a network card would deliver packets to workers, if not to the owner of the session. Such a source sends
-    /// without regard to earlier packets.
+    /// Steering by a network card; without it, each packet is delivered to the owner of its session. A source with
+    /// steering sends without regard to earlier packets.
     pub steering: Option<Steering>,
     /// Capacity of the session table, and number of subscribers.
     pub capacity: [u32; 2],
@@ -199,7 +199,7 @@ impl Scenario {
         }
     }
 
-    /// The load of the scenario as input of the planner.
+    /// The load of the scenario as input for the planner.
     pub fn load(&self) -> Load {
         let (even, queues) = (Load::even(SHARDS as u16), self.queues);
         match (self.job, self.skew) {
@@ -217,7 +217,7 @@ impl Scenario {
         }
     }
 
-    /// Name in rows: whether packets belong to established flows, open flows, or belong to no session.
+    /// Name in rows, which states whether packets belong to established flows, open flows, or have no session.
     pub fn flows(&self) -> &'static str {
         match (self.job, self.opens) {
             (Job::Forward, _) => "none",

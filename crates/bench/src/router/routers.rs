@@ -19,7 +19,7 @@ use crate::rig::policy::{Job, interfaces, route};
 use crate::rig::{BURST, LAG, join};
 use crate::rows::{Failure, Row, Run, Runs};
 
-/// Number of links; each link consists of an inside and an outside interface and belongs to any one router.
+/// Number of links; each link consists of an inside and an outside interface and belongs to one router.
 const LINKS: u16 = 1_000;
 /// Number of links that have ports of their own.
 const PORTS: u16 = 6;
@@ -36,7 +36,7 @@ fn address(base: u32, link: u16, host: u32) -> Address {
 const INSIDE: u32 = 0x6440_0000;
 const OUTSIDE: u32 = 0xc612_0000;
 
-/// Assignment of links to routers in turn; links are either tagged on two shared ports, or have their own ports.
+/// Links are assigned to routers in turn; they either are tagged on two shared ports or have their own ports.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     links: u16,

@@ -36,7 +36,7 @@ const REMOTE: (u32, u16) = (0x0808_0808, 443);
 
 /// State of everything except the gateway.
 pub struct World {
-    /// Opposite ends of both links, which are its ports [`STREET`] and [`OPERATOR_SIDE`].
+    /// The opposite ends of both links, as ports [`STREET`] and [`OPERATOR_SIDE`] of this source.
     source: Source,
     homes: Homes,
     operator: Operator,

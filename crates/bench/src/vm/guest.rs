@@ -58,7 +58,7 @@ impl Image {
     }
 }
 
-/// What a guest's clock counts, and with it the part of the benchmark.
+/// What a guest's clock counts; this determines which part of the benchmark runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Clock {
     /// Packets per second, and CPU time.

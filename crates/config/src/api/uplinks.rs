@@ -31,7 +31,7 @@ pub struct Uplink {
     pub age: u64,
     /// Number of times that the uplink went up or down.
     pub changes: u64,
-    /// Number of consecutive checks with a result that contradicts the current state of the uplink.
+    /// Number of consecutive checks whose result contradicts the current state of the uplink.
     pub consecutive: u8,
     /// Network to which a routing daemon must have a route.
     #[serde(default, skip_serializing_if = "Option::is_none")]

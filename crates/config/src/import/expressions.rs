@@ -436,7 +436,7 @@ pub fn is_limited(member: &Value) -> bool {
 /// Addresses or ports of an element.
 ///
 /// # Errors
-/// The element has values of another type.
+/// The element has values of a different type.
 pub fn element(member: &Value, is_port: bool, v6: bool) -> Result<Ranges, String> {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     statements::span(plain(member), &mut |value| match is_port {

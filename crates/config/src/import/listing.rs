@@ -34,7 +34,7 @@ pub struct Listing {
     pub interfaces: IndexSet<String>,
     /// Lines that the parser can't convert, with the reason.
     pub leftovers: Vec<(LineIndex, String)>,
-    /// Lines that the parser converts to another form, with a note.
+    /// Lines that the parser converts to a different form, with a note.
     pub notes: Vec<(LineIndex, String)>,
     /// Changeable sets by name.
     pub sets: IndexMap<String, DeclaredSet>,

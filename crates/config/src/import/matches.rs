@@ -17,7 +17,7 @@ pub struct Context<'t> {
     pub table: &'t Table,
 }
 
-/// Modules with options that are supported or have no effect.
+/// Modules whose options are supported or have no effect.
 const MODULES: [&str; 18] = [
     "tcp",
     "udp",

@@ -105,7 +105,7 @@ pub struct Imported {
     pub document: Document,
     /// Parts that are not converted.
     pub leftovers: Vec<Leftover>,
-    /// Parts that were converted to another form.
+    /// Parts that were converted to a different form.
     pub notes: Vec<Leftover>,
     /// Remarks about the whole import.
     pub remarks: Vec<String>,

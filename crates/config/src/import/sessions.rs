@@ -284,7 +284,7 @@ fn refused(of: &[&Decision], packets: Packets, end: &Action) -> Result<(), Optio
     }
 }
 
-/// Report the lines that accept packets of flows, or the lines that accept flows with rejected replies.
+/// Report the lines that accept packets of flows, or the lines that accept flows whose replies are rejected.
 fn report_differences(
     of: &[&Decision],
     about: u128,

@@ -6,7 +6,7 @@ use super::{Problem, meant_or};
 #[derive(Clone, Debug, PartialEq, thiserror::Error, miette::Diagnostic)]
 pub enum ChainProblem {
     /// The chain `input` is missing.
-    #[error("the chain `input` is missing, at which packets enter")]
+    #[error("the chain `input`, at which packets enter, is missing")]
     #[diagnostic(help("write `input = [...]`"))]
     NoInput,
     /// No chain has this name.

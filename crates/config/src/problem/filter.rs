@@ -52,7 +52,7 @@ pub enum FilterProblem {
     #[error("`{0}` is not a message type of the rule's protocol")]
     #[diagnostic(help("write the number of the ICMP type, or change the protocol"))]
     NotAMessage(String),
-    /// A key belongs to another action.
+    /// A key belongs to a different action.
     #[error("`{key}` needs the action `{action}`")]
     #[diagnostic(help("remove the key, or change the action"))]
     NotOfAction {
@@ -190,7 +190,7 @@ pub enum FilterProblem {
     #[error("`{0}` is a number, which is reserved for rules without a name")]
     #[diagnostic(help("write a word, such as `rule-{0}`"))]
     Number(String),
-    /// An earlier rule with another action matches all packets of the rule.
+    /// An earlier rule with a different action matches all packets of the rule.
     #[error("`{by}` matches all packets of `{rule}`, with another action: the rule never matches")]
     #[diagnostic(help("move the rule before the other rule, or remove the rule"))]
     Shadowed {

@@ -69,9 +69,9 @@ pub enum PoolProblem {
         shards: u16,
     },
     /// The ports of an address are divided into fewer parts than there are shards.
-    #[error("the ports {ports} of an address cannot be distributed to {shards} shards")]
+    #[error("the ports {ports} of an address cannot be distributed among {shards} shards")]
     #[diagnostic(help(
-        "ports are distributed to shards in ranges of {size} ports, and each shard needs a range: write at most \
+        "ports are distributed among shards in ranges of {size} ports, and each shard needs a range: write at most \
          `shards = {}`, or add ports",
         floor_power_of_two(u64::from(*parts))
     ))]

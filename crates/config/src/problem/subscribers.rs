@@ -155,7 +155,7 @@ pub enum SubscribersProblem {
     PoolElsewhere {
         /// Name of the pool.
         pool: String,
-        /// Router with the rules or sites that use the pool.
+        /// Router whose rules or sites use the pool.
         other: String,
         /// Router of the sites.
         router: String,

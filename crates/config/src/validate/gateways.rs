@@ -16,7 +16,7 @@ use crate::value::Prefix;
 /// Maximum number of gateways between a route and its link. The daemon has the same limit.
 const DEPTH: usize = 8;
 
-/// Interface with the link of an address. The longest matching network determines the interface. Both connected
+/// Interface on whose link an address is. The longest matching network determines the interface. Both connected
 /// networks and networks that a route assigns to a link are considered.
 pub(super) fn link_of(scope: &Scope<'_>, interfaces: &[Interface], address: IpAddr) -> Option<InterfaceIndex> {
     let router = scope.router;
@@ -85,8 +85,8 @@ impl Check<'_> {
         bridged.is_none()
     }
 
-    /// Check that the destination of a route is no address that the router derives routes for: neither its own address
-    /// nor the network or broadcast address of a link.
+    /// Check that the router derives no route for the destination of a route: the destination must be neither the
+    /// router's own address nor the network or broadcast address of a link.
     pub(super) fn is_beyond_router(&self, to: Prefix, interfaces: &[Interface]) -> Result<(), RouteProblem> {
         let net = to.net();
         if net.prefix_len() < net.max_prefix_len() {

@@ -412,7 +412,7 @@ fn overlap(a: IpNet, b: IpNet) -> bool {
     a.contains(&b.network()) || b.contains(&a.network())
 }
 
-/// Interface with the link of an address. The longest matching network determines the interface.
+/// Interface on whose link an address is. The longest matching network determines the interface.
 pub(super) fn attached(interfaces: &[Interface], router: RouterIndex, address: IpAddr) -> Option<InterfaceIndex> {
     of_router(interfaces, router)
         .flat_map(|(index, interface)| interface.addresses.iter().map(move |own| (index, own.net())))

@@ -255,7 +255,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Router with the rules or sites that use a pool. A pool that rules of two routers use is reported.
+    /// Router whose rules or sites use a pool. A pool that rules of two routers use is reported.
     pub(super) fn pool_router(&mut self, pool: &str) -> RouterIndex {
         let scopes = self.scopes();
         let mut naming = scopes.iter().filter(|scope| scope.names(pool));

@@ -276,7 +276,7 @@ impl Check<'_> {
         true
     }
 
-    /// Interface with the link of a neighbour. If the neighbour specifies an interface, both interfaces must be equal.
+    /// Interface on whose link a neighbour is. If the neighbour specifies an interface, both interfaces must be equal.
     pub(super) fn on_link(
         &mut self,
         at: &[Step<'_>],

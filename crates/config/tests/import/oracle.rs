@@ -103,7 +103,7 @@ fn chain(
     None
 }
 
-/// Whether a rule matches, and the words after its conditions.
+/// Returns whether a rule matches, and the words after its conditions.
 fn matches<'r, 't>(rule: &'r [&'t str], header: &Header) -> (bool, &'r [&'t str]) {
     let mut at = 0;
     let (mut all, mut negated) = (true, false);

@@ -202,7 +202,7 @@ impl Serve for operation::Apply {
         if let Some(answer) = needs_restart(&differing(&control, &checked.config)) {
             return Ok(answer);
         }
-        // Compiling the rules may take long. Traffic is forwarded and other requests are served during the compilation.
+        // Compiling the rules may take a long time. Meanwhile, traffic is forwarded and other requests are served.
         let renewed = match Renewed::of(&control, &checked.config, request.dry_run).await {
             Ok(renewed) => renewed,
             Err(error) => return Ok(error.answer(&request)),
@@ -275,8 +275,8 @@ impl Serve for operation::Apply {
     }
 }
 
-/// Remove what the former configuration `before` had in addition: the sessions of removed routers, the neighbours of
-/// removed interfaces, and removed static neighbours.
+/// Remove what only the former configuration `before` had: the sessions of removed routers, the neighbours of removed
+/// interfaces, and removed static neighbours.
 async fn forget(control: &Control, before: &Config) -> Result<(), Refusal> {
     let config = control.config();
     for (number, name) in removed(&before.numbering.routers, &config.numbering.routers) {

@@ -332,7 +332,7 @@ pub fn routes(config: &Config, interfaces: &[Interface]) -> Result<Vec<RouteSet>
     Ok(sets?)
 }
 
-/// Whether an error of routes is about a link-local address, which may be one that depends on a device.
+/// Whether an error of routes concerns a link-local address, which may depend on a device.
 fn concerns_link_local(error: &RouteError) -> bool {
     match error {
         RouteError::RouteTwice(prefix) => prefix.address().is_link_local(),

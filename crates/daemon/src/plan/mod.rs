@@ -314,7 +314,7 @@ fn queues(config: &Config, workers: usize) -> u16 {
     ports.iter().map(|port| port.choice.queues).min().unwrap_or(u16::MAX)
 }
 
-/// Cost of hand-overs between these cores, for each distance that occurs among them.
+/// Cost of hand-overs between these cores, for each distance that occurs between two of them.
 fn hand_overs(cores: &[Core], topology: &Topology) -> Vec<HandOverCost> {
     let pairs = || {
         let from = cores.iter().enumerate();

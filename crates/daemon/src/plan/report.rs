@@ -130,7 +130,7 @@ pub struct Plan {
     pub traffic: TrafficSummary,
     /// Cycles per packet, by part.
     pub parts: Vec<PartCost>,
-    /// Cycles per packet of hand-overs, for each distance among the cores.
+    /// Cost of a hand-over in cycles per packet, for each distance between two cores.
     pub hand_overs: Vec<HandOverCost>,
     /// All placements, the fastest first.
     pub candidates: Vec<Candidate>,

@@ -135,7 +135,8 @@ impl Input {
     /// Return the next frame. `None` at the end of the capture.
     ///
     /// # Errors
-    /// The frame after the returned frame is read in advance and can't be read. The next call returns the buffered frame.
+    /// The frame after the returned frame, which is read in advance, can't be read. The next call returns the buffered
+    /// frame.
     pub fn take(&mut self) -> Result<Option<Captured>, CaptureError> {
         let next = self.read()?;
         Ok(std::mem::replace(&mut self.next, next))

@@ -42,9 +42,9 @@ pub struct Replay {
     pub inputs: Vec<(String, PathBuf)>,
     /// Captures to which sent frames are written, by interface name.
     pub outputs: Vec<(String, PathBuf)>,
-    /// Number of workers that replaces the configured number.
+    /// Number of workers, instead of the configured number.
     pub workers: Option<u16>,
-    /// File for inspection records that replaces the configured target. The file is truncated.
+    /// File for inspection records, instead of the configured target. The file is truncated.
     pub eve: Option<PathBuf>,
 }
 

@@ -68,7 +68,7 @@ pub struct Watched {
     pub since: Duration,
     /// Number of changes between up and down.
     pub changes: u64,
-    /// Number of consecutive checks with a result that contradicts the current state.
+    /// Number of consecutive checks whose result contradicts the current state.
     pub contrary: u8,
     /// Hosts that are probed.
     pub targets: Vec<Target>,

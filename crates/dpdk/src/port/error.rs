@@ -18,7 +18,9 @@ pub enum PortError {
         interface: String,
     },
     /// The interface to create already exists.
-    #[error("{port}: an interface {interface} already exists: choose another name, or run ip link delete {interface}")]
+    #[error(
+        "{port}: an interface {interface} already exists; choose another name, or run `ip link delete {interface}`"
+    )]
     InterfaceExists {
         /// Name of the port.
         port: String,

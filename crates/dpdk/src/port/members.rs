@@ -153,7 +153,7 @@ impl Port {
         lost(&mut self.places()).map(|place| place.device.clone()).collect()
     }
 
-    /// Absent members of the bond with devices that may be available again.
+    /// Absent members of the bond whose devices may be available again.
     pub fn absent_members(&self) -> Vec<Device> {
         let places = self.places();
         let absent = places
@@ -198,7 +198,7 @@ impl Port {
         }
     }
 
-    /// Open a member with a device that is available again. The caller then passes the member to [`Port::join_member`].
+    /// Open a member whose device is available again. The caller then passes the member to [`Port::join_member`].
     ///
     /// # Errors
     /// The member can't be opened.

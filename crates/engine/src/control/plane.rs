@@ -1,4 +1,4 @@
-//! The control plane handle: the control thread's state of the data plane, from which workers are created.
+//! The control plane handle. It holds the control thread's state of the data plane and creates the workers.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -77,7 +77,7 @@ pub struct ControlPlane {
     /// Number of 64-byte memory lines that all shards share.
     reserved: usize,
     conflicts: Arc<Conflicts>,
-    /// Capacity of each shard for allocations of IPv4 and IPv6 pools.
+    /// Capacity of each shard for allocations from IPv4 and IPv6 pools.
     capacity: [Capacity; 2],
     /// The previous port layouts. The control plane keeps them, so that the control thread and not a worker frees their memory.
     before: PortLayouts,

@@ -37,7 +37,7 @@ impl AddressPosition {
         let network = v4 & u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
         let address = network.checked_add(self.offset)?;
         let plain = Address::V4(address);
-        // If two addresses of the interface are in one network, only the first address starts a search of the network.
+        // If two addresses of the interface are in one network, the network is searched only for the first address.
         let before = interface.link.addresses.iter().take(usize::from(self.network));
         let is_known = |&(other, bits): &(Address, u8)| {
             bits >= SEARCHED
@@ -180,8 +180,8 @@ impl Announcing {
     }
 }
 
-/// Whether the gateway answers ARP and neighbour requests for an address with the interface's MAC. The condition is
-/// that the address is a translated outside address on the link.
+/// Whether the gateway uses the interface's MAC to answer ARP requests and neighbour solicitations for an address. The
+/// condition is that the address is a translated outside address on the link.
 pub fn proxies_for(interface: &Interface, snapshot: &Snapshot, address: u32) -> bool {
     let (nat, context) = (&snapshot.nat4, interface.context);
     interface.outside && (nat.pools.owner(context, address).is_some() || nat.rules.proxies_for(context, address))

@@ -25,7 +25,8 @@ pub enum ApplicationCheck {
     Again,
 }
 
-/// Applies the filter's result for the application of a session: later packets of the session are dropped, or no longer dropped.
+/// Applies the filter's result for the application of a session. Later packets of the session are then dropped, or are
+/// no longer dropped.
 pub fn apply_application<F: Family>(
     shard: &mut Shard<'_>,
     index: RecordIndex,
@@ -75,7 +76,7 @@ pub(super) fn is_inspected<F: Family>(snapshot: &Snapshot, session: &impl Sessio
     inspection.is_some_and(|on| on.is_on(session.interface()) || on.is_on(there.interface() as u16))
 }
 
-/// Sets the mark and the class that rules determine for a session after its application is known.
+/// After the application of a session is known, sets the mark and the class that rules determine.
 fn mark_again<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, snapshot: &Snapshot, marking: SessionMarking) {
     if let Some(marks) = snapshot.marks.as_deref() {
         marks.set::<F>(shard.number, index, marking.mark);

@@ -105,14 +105,14 @@ impl Generations {
             self.0.remove(0);
         }
         match self.0.is_full() {
-            // If the list is full, the new generation replaces the last listed one and keeps its time. Sessions then
-            // become overdue too early rather than too late.
+            // If the list is full, the new generation replaces the last one in the list and takes over its time.
+            // Sessions then become overdue too early rather than too late.
             true => self.0.last_mut().into_iter().for_each(|last| last.0 = generation),
             false => self.0.push((generation, now)),
         }
     }
 
-    /// Oldest generation with sessions that are not overdue; `None` if no session is overdue.
+    /// The oldest generation whose sessions are not overdue; `None` if no session is overdue.
     #[inline(always)]
     pub fn overdue(&self, now: u64) -> Option<u32> {
         let old = |entry: &&(u32, u64)| now.saturating_sub(entry.1) > OVERDUE;
@@ -123,7 +123,7 @@ impl Generations {
 /// The sessions that a burst may revalidate.
 #[derive(Debug, Default)]
 pub struct Revalidations {
-    /// Oldest generation with sessions that are not overdue; `None` if no session is overdue.
+    /// The oldest generation whose sessions are not overdue; `None` if no session is overdue.
     overdue: Option<u32>,
     sessions: ArrayVec<(u16, RecordIndex), MAX_REVALIDATIONS>,
 }
@@ -137,9 +137,9 @@ impl Revalidations {
         }
     }
 
-    /// Whether the burst revalidates the session of a packet, if the session was decided under an older snapshot. If
-    /// the first packet of a session was admitted without revalidation, all packets of the session in the burst are
-    /// admitted, so that the packets keep their order.
+    /// Whether the burst revalidates the packet's session, if the decision for the session was made from an older
+    /// snapshot. If the first packet of a session was admitted without revalidation, all packets of the session in the
+    /// burst are admitted, so that the packets keep their order.
     #[inline]
     pub fn admit(&mut self, shard: u16, index: RecordIndex, generation: u32) -> bool {
         let is_older = |overdue: u32| (generation.wrapping_sub(overdue) as i32) < 0;

@@ -79,7 +79,7 @@ pub struct FlowTranslation<F: Family> {
     pub pool: Option<PoolIndex>,
     /// Outside address of the source for a static one-to-one translation.
     pub outside: Option<F::Address>,
-    /// Pool of the mapping by which the destination was translated to the target.
+    /// Pool of the mapping that translated the destination to the target.
     pub mapped: Option<PoolIndex>,
     /// Adjacencies of the forward and the reverse direction.
     pub hops: [AdjacencyIndex; 2],
@@ -88,7 +88,7 @@ pub struct FlowTranslation<F: Family> {
 }
 
 impl<F: Family> FlowTranslation<F> {
-    /// Context of the reverse direction of a flow, if its forward direction has the context `context`.
+    /// Context of the reverse direction of a flow whose forward direction has the context `context`.
     #[inline(always)]
     pub fn answers(&self, context: Context) -> Context {
         self.answers.unwrap_or(context)
@@ -100,13 +100,14 @@ impl<F: Family> FlowTranslation<F> {
 pub struct RoutedFlow<F: Family> {
     /// Target of a destination rule or mapping.
     pub target: Option<Target<F::Address>>,
-    /// Pool of the mapping by which the destination was translated to the target.
+    /// Pool of the mapping that translated the destination to the target.
     pub mapped: Option<PoolIndex>,
     /// An adjacency, or a neighbour that must be resolved first.
     pub there: ForwardingDecision,
-    /// Whether no source rule has to be matched.
+    /// Whether the decision is complete without source rules.
     pub settled: bool,
-    /// Context of the inside host to which the flow is translated; `None` if the flow has this context itself.
+    /// Context of the inside host to which the flow is translated; `None` if the inside host has the context of the
+    /// flow itself.
     pub inside: Option<Context>,
 }
 
@@ -152,7 +153,7 @@ pub enum CreationState<F: Family> {
     /// The session is complete except for its record. The flag is true if another session may have the same outside
     /// port.
     Made(decision::Translation<F::Tuple>, bool),
-    /// The neighbour of the next hop was removed after the decision, so the flow must be decided again.
+    /// The neighbour of the next hop was removed after the decision, so the decision must be repeated.
     Stale,
 }
 
@@ -217,8 +218,8 @@ impl<F: Family> Default for NewFlows<F> {
 }
 
 impl<F: Family> NewFlows<F> {
-    /// Adds a packet of a flow that is already decided to get a session. The flow passes only through the last two
-    /// steps.
+    /// Adds a packet for whose flow the creation of a session is already decided. The flow passes only through the last
+    /// two steps.
     #[inline(always)]
     pub fn push(&mut self, slot: BufferIndex, key: F::Key, translation: FlowTranslation<F>) {
         put(
@@ -253,7 +254,7 @@ fn replace<F: Family>(ctx: &mut NodeContext<'_, '_>, meta: &Meta, key: &F::Key, 
     }
 }
 
-/// The closed connection's session that has the endpoints of a packet. The packet may belong to either direction and
+/// The session of a closed connection between the endpoints of a packet. The packet may belong to either direction and
 /// starts a new connection, for which a new session replaces the returned session.
 pub fn reusable_session<F: Family>(shard: &Shard<'_>, hash: u64, key: &F::Key, layers: &Layers) -> Option<RecordIndex> {
     let (index, _) = F::table_ref(shard).find(hash, key)?;

@@ -163,7 +163,7 @@ fn error_of(with: RejectKind, is_segment: bool) -> IcmpError {
     }
 }
 
-/// The rejection of a packet, because a rule denies the application of its session.
+/// The rejection of a packet because a rule denies the application of the packet's session.
 pub fn denied(with: Option<RejectKind>, layers: &Layers) -> Rejection {
     let is_segment = layers.protocol == TCP && layers.fragment != Fragment::Later;
     // No ICMP error is sent in response to an ICMP error (RFC 1122, 3.2.2).
@@ -254,12 +254,11 @@ pub fn is_tracked<F: Family>(
     may_start(result) && result.verdict != Verdict::AcceptUntracked
 }
 
-/// Whether a flow passes. Rules with an application can't reject it.
+/// Whether a flow to the gateway itself passes the input filter. Rules with an application can't reject it.
 pub fn may_start(result: FilterResult) -> bool {
     result.verdict.passes() || matches!(result.by, DecidedBy::Application(_))
 }
 
-/// Evaluates the input filter for a flow to the gateway itself.
 pub fn query_gateway<F: Family>(filters: &Filters, header: Header<F::Number>) -> FilterResult {
     F::gateway_filter(filters).map_or(FilterResult::PASS, |filter| {
         filter.evaluate(&input_filter::header(header))
@@ -333,7 +332,7 @@ pub fn macs_from(
     (!is_bare).then_some([neighbour.unwrap_or_default(), interface.mac])
 }
 
-/// The tuple of a session's first packet with the translated destination.
+/// The tuple of a session's first packet, after translation of the destination.
 #[inline(always)]
 fn translated<F: Family>(session: &F::Session) -> F::Tuple {
     let (forward, reverse) = (session.forward(), session.reverse());

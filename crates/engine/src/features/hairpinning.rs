@@ -1,4 +1,5 @@
-//! Hairpinning of packets of existing sessions: from one inside host to the outside address of another (RFC 4787, REQ-9).
+//! Hairpinning of packets of existing sessions: from one inside host to the outside address of another inside host (RFC
+//! 4787, REQ-9).
 
 use sluice_nat::Tuple;
 use sluice_table::flow::{Record, RecordIndex};
@@ -14,9 +15,9 @@ use crate::packet::lists::Lists;
 use crate::packet::reason::EngineReason;
 use crate::session::family::{Family, Session, Tracked};
 
-/// Hairpins a packet from one inside host to the outside address of another (RFC 4787, REQ-9): translates its source,
-/// and processes it like a packet received from outside. The TTL of the packet is decremented only when the packet
-/// leaves.
+/// Hairpins a packet from one inside host to the outside address of another inside host (RFC 4787, REQ-9). Translates
+/// the packet's source, and then processes the packet like one received from outside. The TTL of the packet is
+/// decremented only when the packet leaves.
 #[cold]
 pub fn hairpin<F: Family>(
     slot: BufferIndex,

@@ -53,7 +53,8 @@ fn admit_of<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, frame: &[u8]) -> 
     let key = F::key(layers, frame, context);
     let datagram = || datagram::<F>(ctx, meta, F::tuple(&key));
     if layers.fragment == Fragment::Later {
-        // A later fragment gets the result of the first fragment, because only that has the fields that rules match.
+        // A later fragment gets the result of the first fragment, because only the first fragment has the fields that
+        // rules match.
         return match flows.datagrams.is_known(datagram(), ctx.now, DATAGRAM) {
             true => Ok(()),
             false => Err((None, Denied::Fragment.into())),
@@ -173,7 +174,7 @@ fn sent_of<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, frame: &[u8]) {
     }
 }
 
-/// Whether a packet that a host sends may belong to a flow that it started. ICMP errors never belong to such a flow.
+/// Whether a packet from a host may belong to a flow that the host started. ICMP errors never belong to such a flow.
 fn may_be_of_flow(layers: &Layers) -> bool {
     match is_icmp(layers.protocol) {
         true => layers.flags.has(Flags::ICMP_QUERY) && !layers.flags.has(Flags::ICMP_REPLY),
@@ -181,9 +182,9 @@ fn may_be_of_flow(layers: &Layers) -> bool {
     }
 }
 
-/// Whether the sender of a packet of an unknown flow may have started that flow. The result is true for midstream
-/// packets. The result is false for a reset or SYN-ACK, because a host may send one in response to packets that rules
-/// reject.
+/// Whether the sender of a packet may have started the packet's flow, if the flow is unknown. The result is true for
+/// midstream packets. The result is false for a reset or SYN-ACK, because a host may send one in response to packets
+/// that rules reject.
 fn may_start(layers: &Layers) -> bool {
     layers.protocol != TCP || layers.tcp_flags & RST == 0 && layers.tcp_flags & (SYN | ACK) != SYN | ACK
 }

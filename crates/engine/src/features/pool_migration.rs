@@ -108,7 +108,8 @@ impl PoolMigration {
         self.generation
     }
 
-    /// Starts a migration if the snapshot has changed pools. Must be called before the snapshot is used for anything else.
+    /// Starts a migration if the snapshot has changed pools. The worker must call this function before it uses the
+    /// snapshot for anything else.
     #[inline(always)]
     pub fn follow(&mut self, shards: &mut [Option<Box<Shard<'_>>>], snapshot: &Snapshot) {
         if snapshot.leases.generation != self.generation {

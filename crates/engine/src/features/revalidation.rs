@@ -17,7 +17,8 @@ use crate::session::family::{Family, Session};
 use crate::snapshot::Snapshot;
 use crate::snapshot::forwarding::ForwardingState;
 
-/// Whether a session is unaffected by all changes since it was decided. The result `true` is exact; `false` may be a false negative.
+/// Whether a session is unaffected by all changes since the decision for it was made. The result `true` is exact;
+/// `false` may be a false negative.
 #[inline(always)]
 pub fn is_unaffected<F: Family>(session: &F::Session, snapshot: &Snapshot) -> bool {
     let generations = snapshot.generation.wrapping_sub(session.generation());
@@ -27,7 +28,7 @@ pub fn is_unaffected<F: Family>(session: &F::Session, snapshot: &Snapshot) -> bo
 }
 
 /// Whether the changed rules and routes give the same result for a session as before, and nothing else has changed. If
-/// the result is `false`, the session must be decided again.
+/// the result is `false`, the decision for the session must be repeated.
 #[inline]
 pub fn is_confirmed<F: Family>(session: &F::Session, snapshot: &Snapshot, forwarding: &ForwardingState) -> bool {
     let generations = snapshot.generation.wrapping_sub(session.generation());
@@ -39,7 +40,7 @@ pub fn is_confirmed<F: Family>(session: &F::Session, snapshot: &Snapshot, forwar
             || matches_rules::<F>(session, snapshot, forwarding, generations))
 }
 
-/// Whether only individual rules and routes have changed since the session was decided.
+/// Whether only individual rules and routes have changed since the decision for the session was made.
 #[inline(always)]
 pub(crate) fn is_of_last_commit<F: Family>(session: &F::Session, snapshot: &Snapshot) -> bool {
     session.generation().wrapping_sub(snapshot.committed) as i32 >= 0
@@ -101,7 +102,8 @@ pub(crate) fn lookup<'p, F: Family>(session: &F::Session, snapshot: &'p Snapshot
     snapshot.lookup::<F>(snapshot.router_of(session.interface()), from)
 }
 
-/// Whether both adjacencies of a session match the routes or are terminals, and source validation accepts the session's packets.
+/// Whether both adjacencies and the sources of a session are still valid. Each adjacency must match the routes or lead
+/// to a terminal, and source validation must accept the session's packets.
 fn adjacencies_match<F: Family>(session: &F::Session, snapshot: &Snapshot, forwarding: &ForwardingState) -> bool {
     let are_offered = adjacencies::<F>(session).into_iter().all(|(hop, [from, to])| {
         !hop.is_routed()

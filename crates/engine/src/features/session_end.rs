@@ -223,7 +223,7 @@ pub fn log_end<F: Family>(
     records.push_end(about, &summary, ended, reason, counters);
 }
 
-/// Releases the resources of a session, which include its port and mapping.
+/// Releases the resources of a session, including its port and mapping.
 #[inline(always)]
 fn release<F: Family>(shard: &mut Shard<'_>, session: &F::Session, tools: &SessionTools<'_>) {
     uninspect::<F>(shard, session, EndReason::Forced, tools);

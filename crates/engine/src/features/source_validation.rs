@@ -1,8 +1,8 @@
 //! Source validation of every packet of a session, in addition to its first packet (BCP 38, RFC 3704).
 //!
-//! Each direction of a session is bound to an interface. For a packet that arrives on this interface, validation is a single
-//! comparison. A packet that arrives on another interface is validated like the first packet of a flow; then the session is bound
-//! to that interface, or the packet is dropped.
+//! Each direction of a session is bound to an interface. For a packet that arrives on this interface, validation is a
+//! single comparison. A packet that arrives on a different interface is validated like the first packet of a flow; then
+//! the session is bound to that interface, or the packet is dropped.
 
 use sluice_nat::Tuple;
 use sluice_nat::sites::is_site;
@@ -54,8 +54,9 @@ pub fn validate<F: Family>(
     Ok(())
 }
 
-/// Handles a packet that arrived on another interface than earlier packets of its direction. The packet is dropped if it fails
-/// validation. Otherwise, if source validation is enabled on the interface, the session is bound to the interface.
+/// Handles a packet that arrived on a different interface than earlier packets of its direction. The packet is dropped
+/// if it fails validation. Otherwise, if source validation is enabled on the interface, the session is bound to the
+/// interface.
 #[cold]
 pub fn rebind<F: Family>(
     exit: &OutputContext<'_>,

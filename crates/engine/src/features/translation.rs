@@ -109,7 +109,7 @@ pub fn shares_address<F: Family>(session: &F::Session, direction: Direction, sna
     nat.translates() && nat.outbound(direction) && pool.map_or(!nat.translates_source(), |pool| pool.renumbers())
 }
 
-/// Restarts the timer of a session with another timeout.
+/// Restarts the timer of a session with a different timeout.
 #[cold]
 pub fn reschedule<F: Family>(
     shard: &mut Shard<'_>,

@@ -28,7 +28,7 @@ pub const NODE: Node = Node {
     exits: &[Exit::new("parse", "within its share", needs::SHARED)],
 };
 
-/// Maximum number of packets that a router may save from unused parts of its share.
+/// Maximum number of packets of unused share that a router may accumulate.
 const MAX_PACKETS: u64 = 2 * BURST_SIZE as u64;
 
 /// Admits at most a given number of the packets received on `port`. Returns the slots of the refused packets as a bit

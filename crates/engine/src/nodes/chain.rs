@@ -47,8 +47,8 @@ pub fn divert_received(batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeConte
     }
 }
 
-/// Moves packets from the lists that `parse` selected to the chain list. Only packets in `wanted` with chains in their
-/// router are moved.
+/// Moves packets from the lists that `parse` selected to the chain list. A packet is moved only if it is in `wanted`
+/// and its router has chains.
 #[inline(never)]
 fn divert(batch: &Batch<'_, '_>, lists: &mut Lists, snapshot: &Snapshot, wanted: Mask) {
     let Lists {

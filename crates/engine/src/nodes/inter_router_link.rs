@@ -89,7 +89,8 @@ pub fn arrive(
 ) {
     let meta = &mut batch.meta[slot as usize % BURST_BUFFERS];
     let packet = &mut batch.packets[slot as usize];
-    // The inspection verdict belongs to the session in the previous router. The packet may have another session in this router.
+    // The inspection verdict belongs to the session in the previous router. The packet may have a different session in
+    // this router.
     lists.remove_verdict(slot);
     let mut counted = ReceiveTally::at(interface);
     parse_other(slot, packet, meta, lists, ctx, (NO_PORT, Some(interface)), &mut counted);

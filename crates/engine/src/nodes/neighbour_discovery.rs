@@ -123,7 +123,8 @@ pub fn neighbour_discovery(
     }
 }
 
-/// Transmits an answer that was made in the buffer of a received packet, through the interface of that packet.
+/// Transmits an answer through the interface on which the answered packet arrived. The answer was made in the buffer of
+/// that packet.
 #[inline(always)]
 fn transmit(
     slot: BufferIndex,
@@ -158,8 +159,8 @@ fn transmit(
     }
 }
 
-/// Whether a message answers a pending request of the gateway. With forged answers, the first answer completes the
-/// request.
+/// Whether a message answers a pending request of the gateway. The first answer completes the request, even if the
+/// answer is forged.
 fn is_expected_reply(frame: &[u8], meta: &Meta, forwarding: &ForwardingState) -> bool {
     let sender = match meta.layers.class {
         Class::Arp => arp::Arp::new(meta.layers.datagram(frame))

@@ -1,4 +1,4 @@
-//! neighbour-resolution: parks packets with a next hop of unknown MAC, and requests the MAC.
+//! neighbour-resolution: parks packets until the MAC of their next hop is known, and requests the MAC.
 
 use sluice_route::neighbour::{Action, Resolution};
 

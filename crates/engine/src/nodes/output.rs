@@ -111,7 +111,8 @@ pub fn output(
     output_finished(packet, hop, exit)
 }
 
-/// Exit of a frame with a finished link header, through the hop's interface. Counts the frame if this worker transmits it.
+/// Exit by which a frame with a finished link header leaves through the hop's interface. Counts the frame if this
+/// worker transmits it.
 pub fn output_finished(packet: &Packet<'_>, hop: AdjacencyIndex, exit: &OutputContext<'_>) -> OutputResult {
     let Some(interface) = exit.snapshot.interfaces.get(hop.interface()) else {
         return OutputResult::Drop(EngineReason::InterfaceGone);

@@ -1,4 +1,5 @@
-//! revalidate: decides again about sessions of an older snapshot. A session keeps its translation if the new snapshot permits it.
+//! revalidate: repeats the decision for sessions of an older snapshot. A session keeps its translation if the new
+//! snapshot permits it.
 
 use sluice_wire::Direction;
 
@@ -85,7 +86,7 @@ pub fn revalidate<F: Family>(
                         session.set_adjacency(direction, hop);
                     }
                 }
-                // Answers that arrive on another interface are validated with the new routes.
+                // Answers that arrive on a different interface are validated with the new routes.
                 session.set_bound_interface(
                     Direction::Reverse,
                     session.adjacency(Direction::Forward).interface() as u16,

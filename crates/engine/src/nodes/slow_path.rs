@@ -65,7 +65,7 @@ pub fn slow_path<F: Family>(
     }
 }
 
-/// The last two steps: creates sessions for the flows that are permitted. The packets of these flows return to session lookup;
+/// The last two steps: creates sessions for the permitted flows. The packets of these flows return to session lookup;
 /// other packets are dropped.
 pub(super) fn create<F: Family>(
     flows: &mut NewFlows<F>,

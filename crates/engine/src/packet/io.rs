@@ -38,7 +38,7 @@ pub type Packets<'a> = ArrayVec<Packet<'a>, BURST_BUFFERS>;
 
 /// Handle of a parked buffer. The owner must pass it to [`PacketIo::unpark`] or [`PacketIo::release`].
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "a parked buffer that is forgotten is lost until the device closes"]
+#[must_use = "a parked buffer is lost until the device closes unless it is unparked or released"]
 pub struct Parked(pub u32);
 
 /// Encoded form of the note that accompanies a packet from one worker to another.

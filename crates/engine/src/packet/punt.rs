@@ -208,8 +208,8 @@ pub fn queue(capacity: usize) -> (PuntSender, PuntReceiver) {
 pub struct PuntSender(rtrb::Producer<u8>);
 
 impl PuntSender {
-    /// Appends a frame, given in two parts. If the queue has too little space for the frame, returns `false` without an
-    /// effect.
+    /// Appends a frame that is given in two parts. If the queue has too little space for the frame, returns `false`
+    /// without an effect.
     pub fn push(&mut self, interface: u16, parts: [&[u8]; 2]) -> bool {
         let Ok(length) = u16::try_from(parts[0].len() + parts[1].len()) else {
             return false;
@@ -277,7 +277,7 @@ impl PuntQueue {
         (Self(RefCell::new(sender)), receiver)
     }
 
-    /// Appends a frame to a host, given in two parts. Returns `false` if the queue is full.
+    /// Appends a frame for a host. The frame is given in two parts. Returns `false` if the queue is full.
     pub fn push(&self, interface: u16, parts: [&[u8]; 2], counters: &WorkerCounters) -> bool {
         let given = self.0.borrow_mut().push(interface, parts);
         counters.punted.add(u64::from(given));

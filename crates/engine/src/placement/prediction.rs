@@ -107,7 +107,7 @@ fn spent(placement: &Placement, assisted: f64, costs: &Costs, topology: &Topolog
         sessions.extend(assisting.map(|(core, share)| (core, share * assisted)));
     }
     if is_joined(Part::Receive, Part::Parse) && is_joined(Part::Parse, Part::Session) {
-        // Packets of shard owners without a queue arrive at another worker.
+        // Packets for shard owners without a receive queue arrive at a different worker.
         for (place, &(owner, share)) in sessions.iter().enumerate() {
             path_cost.give(sessions[place % queues].0, owner, Part::Session, share);
         }

@@ -101,7 +101,7 @@ impl Topology {
         one != other && self.distance(one, other) == Distance::Core
     }
 
-    /// Fraction of the devices that are on another memory node than a core.
+    /// Fraction of the devices whose memory node is not that of a core.
     pub fn remote(&self, core: Core) -> f64 {
         let Some(site) = self.site(core) else { return 0.0 };
         let nodes = self.devices.iter().filter_map(|device| device.node);
@@ -109,8 +109,8 @@ impl Topology {
         f64::from(far) / f64::from(all.max(1))
     }
 
-    /// This machine with `more` additional cores, for predictions about larger machines. The new cores are in the
-    /// socket and share the cache of the last core, and have no hyperthreads.
+    /// This machine with `more` additional cores, for predictions about larger machines. The new cores belong to the
+    /// socket and to the cache of the last core, and have no hyperthreads.
     pub fn extended(&self, more: u16) -> Self {
         let mut larger = self.clone();
         let Some(&last) = self.cores.last() else { return larger };

@@ -75,7 +75,7 @@ pub struct IdentifiedSession {
 pub struct IdentificationResult {
     /// The application as identified so far.
     pub pair: ProtocolPair,
-    /// Whether the application was not known before this packet.
+    /// Whether this packet made the application known.
     pub is_new: bool,
     /// Whether the result is final, so that no further packets are needed.
     pub is_over: bool,

@@ -10,7 +10,7 @@ pub enum InspectState {
     Nothing,
     /// Inspection will start with the next packet.
     Enabled,
-    /// The session is inspected. The value is the handle of its flow in the pool of its shard.
+    /// The session is inspected. The value is the handle of the session's flow in the pool of the session's shard.
     Flow(u32),
     /// Inspection has ended. Packets are only counted.
     Bypassed,

@@ -36,7 +36,7 @@ pub struct Verdict {
     pub nat: Decision,
     /// Adjacency indexes by direction.
     pub adjacencies: [u32; 2],
-    /// Generation of the snapshot under which the session was decided.
+    /// Generation of the snapshot from which the decision for this session was made.
     pub generation: u32,
     /// Encoded [`Application`](crate::session::application::Application); unused by ICMP.
     pub(crate) application: u32,

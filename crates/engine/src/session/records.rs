@@ -73,7 +73,8 @@ impl RecordSubject {
         }
     }
 
-    /// The description of a flow, or of a packet of the flow in a direction. `None` if the endpoints of the flow are not known.
+    /// The description of a flow, or of a packet that belongs to the flow and has the given direction. `None` if the
+    /// endpoints of the flow are not known.
     pub fn flow(at: u64, shard: u16, summary: &FlowSummary, direction: Direction) -> Option<Self> {
         let ends = summary.ends?;
         let ends = match direction {

@@ -28,7 +28,8 @@ impl Snapshot {
         self.local_flows = before.or_else(|| is_asked.then(Arc::default));
     }
 
-    /// Prepares the ports of pools that shards share. If the snapshot `before` contains an address, its ports keep their owners.
+    /// Prepares the ports of pools that shards share. Addresses that the snapshot `before` also contains keep the
+    /// owners of their ports.
     pub(crate) fn share_ports(&mut self, before: Option<&Self>, start: &StartParameters) {
         let shards = start.steering.shards();
         self.nat4.pools.share(before.map(|before| &before.nat4.pools), shards);

@@ -36,7 +36,7 @@ pub struct Assist {
     moving_shards: AtomicU32,
 }
 
-/// State of one worker, in separate cache lines.
+/// State of one worker, in cache lines of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Post {

@@ -174,7 +174,7 @@ impl Policer {
         }
     }
 
-    /// Whether the rate permits a packet of this many bytes at a time in nanoseconds.
+    /// Whether the rate permits a packet of this many bytes at the time `now`, in nanoseconds.
     #[inline]
     pub fn admits(&self, bytes: u64, now: u64) -> bool {
         match self.rate {
@@ -191,7 +191,7 @@ pub struct ListedStep {
     pub chain: String,
     /// Text of the step in the configuration.
     pub text: String,
-    /// The chain at which all packets or some packets of the step continue, if there is one.
+    /// The chain, if any, at which all or some packets of the step continue.
     pub to: Option<String>,
     /// Tally of the step, if it has one.
     pub tally: Option<TallyIndex>,
@@ -243,7 +243,7 @@ impl Chains {
         &self.listed
     }
 
-    /// Keeps the counts of tallies and the state of policers that the previous chains already contain.
+    /// Tallies and policers that the previous chains already contain keep their counts and state.
     pub fn adopt(&mut self, before: &Self) {
         let tallies: HashMap<_, _> = before.tallies.iter().map(|(key, tally)| (key, tally)).collect();
         for (key, tally) in &mut self.tallies {
@@ -268,8 +268,8 @@ impl Chains {
         }
     }
 
-    /// Replaces the named policers by those of the map. If the map has no policer with the name and the rate, adds the
-    /// policer to the map.
+    /// Replaces each named policer by the policer in the map that has the same name and rate. If the map has no such
+    /// policer, adds the policer to the map.
     pub fn share_named(&mut self, named: &mut NamedPolicers) {
         for (called, policer) in &mut self.policers {
             let PolicerName::Name(name) = called else { continue };

@@ -17,7 +17,7 @@ use crate::snapshot::translation_targets::TranslationTargets;
 use super::{Interface, Link, REDIRECTS, SiteClassifier, Snapshot};
 
 impl Snapshot {
-    /// Derives the networks of inside hosts. There may be very many rules, so this is called only if rules or
+    /// Derives the networks of inside hosts. There may be very many rules, so this function is called only if rules or
     /// interfaces have changed.
     pub(crate) fn derive_inside_networks(&mut self) {
         self.nat4.find_inside_hosts(&self.interfaces);
@@ -46,8 +46,8 @@ impl Snapshot {
             .collect();
     }
 
-    /// Derives the endpoints of translation rules with flows that belong to the shards of their clients. Must be called
-    /// after interfaces and translation rules were set.
+    /// Derives the translation targets: the endpoints in translation rules whose flows belong to the shards of their
+    /// clients. Must be called after interfaces and translation rules were set.
     pub fn spread_flows(&mut self) {
         self.nat4.spread = TranslationTargets::of(&self.nat4, &self.interfaces);
         self.nat6.spread = TranslationTargets::of(&self.nat6, &self.interfaces);

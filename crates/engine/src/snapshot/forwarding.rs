@@ -242,8 +242,8 @@ impl NeighbourReferences {
         true
     }
 
-    /// Starts counting for another adjacency. The first reference is written immediately, so that the neighbour can't
-    /// be removed before the remaining references are written.
+    /// Starts to count references for a different adjacency. The first reference is written immediately, so that the
+    /// neighbour can't be removed before the remaining references are written.
     #[inline(never)]
     fn start(&mut self, forwarding: &ForwardingState, hops: [AdjacencyIndex; 2], place: usize) -> bool {
         Self::write(forwarding, &mut self.0[place]);

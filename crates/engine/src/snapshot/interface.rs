@@ -50,8 +50,8 @@ pub struct Interface {
     pub peer: Option<u16>,
     /// The tunnel, if the interface is a tunnel.
     pub tunnel: Option<Tunnel>,
-    /// Whether the router of the interface has a host, which receives packets to the router if Sluice doesn't answer
-    /// them itself.
+    /// Whether the router of the interface has a host. The host receives those packets to the router that Sluice
+    /// doesn't answer itself.
     pub host: bool,
     /// The bridge, if this is one of the two interfaces of a bridge. The interface then belongs to no router.
     pub bridge: Option<Bridge>,

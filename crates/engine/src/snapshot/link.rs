@@ -22,7 +22,7 @@ pub struct Link {
     pub keeps: u8,
     /// Whether arriving plain IPv4 packets (without options, not fragmented) need only a route lookup.
     pub passes: bool,
-    /// Whether arriving plain packets are routed, and no tunnel endpoint belongs to the interface's router.
+    /// Whether arriving plain packets are only routed and the interface's router has no tunnel endpoint.
     pub places: bool,
     /// Whether arriving packets may need sessions, for IPv4 and for IPv6; see [`Interface::stateful`].
     pub stateful: [bool; 2],

@@ -25,13 +25,14 @@ pub struct Nat<F: Family> {
     pub pools: Pools<F::Address>,
     /// Networks of inside hosts; `None` if untranslated flows have no sessions.
     pub hosts: Option<InsideHosts<F::Address>>,
-    /// Endpoints with flows that belong to the shards of their clients; `None` if no rule defines such endpoints.
+    /// Endpoints whose flows belong to the shards of their clients; `None` if no rule defines such endpoints.
     pub spread: Option<TranslationTargets<F::Address>>,
     /// The sites that have public addresses.
     pub sites: Option<Arc<Sites>>,
     /// Networks of inside hosts to which outside hosts may connect. The snapshot derives these networks.
     pub inside: InsideHosts<F::Address>,
-    /// Whether a rule translates on any interface, so that interfaces with inside hosts also count as outside. Derived from the rules.
+    /// Whether some rule is not restricted to specific outside interfaces, so that interfaces with inside hosts also
+    /// count as outside interfaces. Derived from the rules.
     pub everywhere: bool,
 }
 

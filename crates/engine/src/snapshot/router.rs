@@ -84,7 +84,7 @@ impl Snapshot {
         self.filter_of(context).is_some_and(|filter| filter.sessions)
     }
 
-    /// Whether another packet of an interface may be parked. `counters` are the counters of the worker.
+    /// Whether one more packet from an interface may be parked. `counters` are the counters of the worker.
     pub fn may_wait(&self, interface: u16, counters: &WorkerCounters) -> bool {
         let router = usize::from(self.router_of(interface));
         let Some(max) = self.routers.get(router).and_then(|router| router.quotas.buffers) else {

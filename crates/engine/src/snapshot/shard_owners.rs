@@ -62,7 +62,7 @@ impl ShardOwners {
     }
 }
 
-/// A stored shard with the number of its new worker. A worker of a move that is being cancelled may still expect the
+/// A stored shard with the number of its new worker. While a move is being cancelled, a worker may still expect the
 /// shard.
 type Place<'m> = Option<(WorkerIndex, Box<Shard<'m>>)>;
 

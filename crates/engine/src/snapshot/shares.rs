@@ -216,7 +216,7 @@ impl Shares {
         };
     }
 
-    /// Creates the entry of an interface on the link that it uses.
+    /// Creates the entry of an interface on the interface's link.
     fn leave(&mut self, number: usize, interface: &Interface) {
         let given = self.given.1.get(number).copied().unwrap_or_default();
         let is_link = interface.port != NO_PORT && interface.tags.is_empty();

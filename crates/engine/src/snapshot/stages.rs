@@ -104,7 +104,8 @@ impl Stages {
         }
     }
 
-    /// Whether a worker gets packets for a part from workers with the preceding part but without this part.
+    /// Whether a worker gets packets for a part from other workers: from workers that have the preceding part but not
+    /// this part.
     fn receives_part(&self, own: WorkerIndex, part: Part) -> bool {
         let Some(&before) = Part::ALL[..part as usize].last() else {
             return false;
@@ -116,7 +117,7 @@ impl Stages {
 
     /// Whether the parts of a worker are consecutive. If packets return to a worker, the worker must not wait for free
     /// capacity of other workers, because the other workers may wait for it. Every other worker waits only for workers
-    /// with a later last part, so a deadlock is impossible.
+    /// whose last part is later than its own, so a deadlock is impossible.
     fn is_contiguous(&self, own: WorkerIndex) -> bool {
         let done = Part::ALL.map(|part| self.has_part(own, part));
         done.windows(2).filter(|pair| pair[0] != pair[1]).count() + usize::from(done[0]) + usize::from(done[3]) <= 2

@@ -83,8 +83,8 @@ pub struct Steering {
     rss_ports: Option<Arc<RssPorts>>,
 }
 
-/// Whether the flows of a host may belong to different shards under a pool. The flows must belong to one shard if the pool has
-/// mappings, subscribers, computed ports or preserved ports.
+/// Whether the flows of a host that a pool translates may belong to different shards. The flows must belong to one
+/// shard if the pool has mappings, subscribers, computed ports or preserved ports.
 pub fn spreads<A: Address>(pool: &ValidPool<A>) -> bool {
     let of_sessions = |class: &PortClass| !pool.has_subscribers(*class) && pool.source(*class) != Source::Mapping;
     let classes = [PortClass::Tcp, PortClass::Udp];

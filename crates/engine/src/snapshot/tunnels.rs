@@ -116,8 +116,8 @@ type Path = (RouterIndex, Address, Address);
 /// Seconds for which a lowered path MTU is used (RFC 1191, 6.3; RFC 8201, 4).
 const REMEMBERED: u64 = 600;
 
-/// Rate limit of answers to keepalives of a tunnel, per second, and burst size. A router sends at most one keepalive
-/// per second.
+/// Rate limit of answers to a tunnel's keepalives: answers per second, and burst size. A router sends at most one
+/// keepalive per second.
 const KEEPALIVES: TokenRate = TokenRate::new(10, 10);
 
 /// Path MTU of outer packets. The lowest 16 bits are the length; the other bits are the time in seconds until which

@@ -10,8 +10,8 @@ use crate::session::application::Application;
 use crate::session::family::{V4, V6};
 
 impl Worker<'_> {
-    /// Before a shard leaves, stores the applications of all sessions that are being identified, as identified so far.
-    /// The state of identification is in this worker's pool and can't move.
+    /// Before a shard leaves, stores the application identified so far for each session whose identification is in
+    /// progress. The state of identification is in this worker's pool and can't move.
     pub(super) fn give_up_applications(&mut self, number: u16, now: Now) {
         let snapshot = self.snapshot.load();
         let state = &mut self.parts;

@@ -11,12 +11,11 @@ use crate::snapshot::shares::Shares;
 use crate::snapshot::shares::deficit::{Deficits, Demand, Distribution};
 use crate::snapshot::shares::demand_history::DemandHistory;
 
-/// Maximum number of bits that an interface may save from unused parts of its share: a burst of frames of the maximum
-/// length.
+/// Maximum number of bits of unused share that an interface may accumulate: a burst of frames of the maximum length.
 const MAX_BITS: u64 = BURST_SIZE as u64 * 1_514 * 8;
 
-/// Maximum number of packets that an interface may save from unused parts of its share. This limit applies if the link
-/// has no configured rate and only the device limits it.
+/// Maximum number of packets of unused share that an interface may accumulate. This limit applies if the link has no
+/// configured rate and only the device limits it.
 const MAX_PACKETS: u64 = 2 * BURST_SIZE as u64;
 
 /// The packets of one interface in a burst to be sent.
@@ -140,7 +139,7 @@ impl Worker<'_> {
 }
 
 impl Part<'_> {
-    /// Counts a packet that the interface's rate limit admits. `cost` is its part of the demand.
+    /// Counts a packet that the interface's rate limit admits. `cost` is the packet's part of the demand.
     #[inline(always)]
     fn admit(&mut self, bits: u64, cost: u64, now: u64) {
         self.remaining = self.remaining.saturating_sub(bits);

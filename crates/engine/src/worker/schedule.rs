@@ -95,8 +95,8 @@ impl Schedule {
         self.is_on = shares.is_some() && self.accounts.len() > 1;
     }
 
-    /// Starts a round. The round serves every account that has used at most one burst more than the lowest account with
-    /// waiting packets.
+    /// Starts a round. The round serves every account that has used at most one burst more than the account with the
+    /// lowest use among the accounts with waiting packets.
     fn begin(&mut self) {
         let waiting = self.accounts.iter().filter(|account| account.waits);
         let min = waiting.map(|account| account.spent).min();

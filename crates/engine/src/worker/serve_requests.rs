@@ -98,8 +98,8 @@ impl Worker<'_> {
     }
 }
 
-/// Removes neighbours with this interface and this address, as far as they are given, and returns their number. Static neighbours
-/// are kept unless `permanent` is set.
+/// Removes the neighbours that match the interface and the address, if these are given, and returns the number of
+/// removed neighbours. Static neighbours are kept unless `permanent` is set.
 fn clear_neighbours(
     owner: &mut OwnerState,
     (interface, address): (Option<InterfaceIndex>, Option<Address>),

@@ -33,7 +33,7 @@ pub(super) struct Moving<'m> {
     expected: Option<Expected<'m>>,
     /// Packets that are held for the expected shard: packets from rings, and packets from devices.
     held: [VecDeque<Held>; 2],
-    /// For each worker: its round when the last change was published that all workers must see.
+    /// For each worker: the round that it was in when the last change for all workers was published.
     rounds: Box<[u64]>,
 }
 
@@ -43,11 +43,11 @@ struct ShardRelease<'m> {
     /// The shard, while packets from devices are processed. These packets belong to the other worker, so this worker
     /// must not find the shard.
     lifted: Option<Box<Shard<'m>>>,
-    /// Number of packets that must still be received from each port, and from the rings, before all packets of the time
-    /// before the change are processed. `None` until every worker has seen the change.
+    /// Number of packets that must still be received from each port, and from the rings, before all packets from before
+    /// the change are processed. `None` until every worker has seen the change.
     remaining: Option<(Vec<usize>, usize)>,
-    /// The shard, after these packets were processed. Rings to other workers may still contain packets that the shard
-    /// has produced.
+    /// The shard, after the packets from before the change were processed. Rings to other workers may still contain
+    /// packets that the shard has produced.
     leaving: Option<Box<Shard<'m>>>,
     /// Whether the workers move the shard without the control thread.
     is_direct_move: bool,

@@ -119,7 +119,8 @@ impl Worker<'_> {
     }
 }
 
-/// Executes a task with the buffers from slot `next` on. `is_left`: there is such a buffer. Returns the number of used buffers.
+/// Executes a task with the buffers from slot `next` on. `is_left`: there is still a buffer for the task. Returns the
+/// number of used buffers.
 fn execute(
     task: Task,
     batch: &mut Batch<'_, '_>,

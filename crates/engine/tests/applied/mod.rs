@@ -56,8 +56,8 @@ pub fn capture(name: &str) -> Option<Vec<Packet>> {
     Some(captured::packets(&path))
 }
 
-/// The sessions of a capture that a gateway accepts: IPv4, with their first packet, and between two unicast hosts. The
-/// sessions are sorted by the times of their first packets.
+/// Those sessions of a capture that a gateway accepts: IPv4 sessions between two unicast hosts, with their first packet
+/// in the capture. The sessions are sorted by the times of their first packets.
 pub fn sessions(packets: &[Packet]) -> Vec<Vec<&Packet>> {
     let mut keys: Vec<&Key> = Vec::new();
     for packet in packets {
@@ -116,7 +116,7 @@ impl Played {
     pub fn new(session: &[&Packet], port: u16) -> Self {
         let [_, (to, remote_port)] = session[0].key.ends;
         let IpAddr::V4(to) = to else { panic!("IPv4") };
-        // Addresses in the networks of the test gateway are mapped to another network.
+        // Addresses in the networks of the test gateway are mapped to a different network.
         let [a, b, c, d] = to.octets();
         let to = match (a, b, c) {
             (192, 168, 1) | (203, 0, 113) | (127, ..) | (169, 254, _) => Ipv4Addr::new(198, 51, 100, d),

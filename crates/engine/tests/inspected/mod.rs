@@ -190,7 +190,7 @@ pub fn ledger(rig: &mut Rig) -> Ledger {
     all
 }
 
-/// Number of packets that bypassed inspection for a cause.
+/// Number of packets that bypassed inspection for the given reason.
 pub fn bypassed(rig: &Rig, reason: Skipped) -> u64 {
     let counters = rig.plane.counters().iter();
     counters

@@ -39,7 +39,7 @@ struct LeafParents<A> {
     depth: usize,
 }
 
-/// References to leaves from one place: some pieces of a node, or of the group's root if `node` is `None`.
+/// References to leaves from some pieces of a node, or of the group's root if `node` is `None`.
 struct Parent {
     node: Option<usize>,
     pieces: Places<usize>,
@@ -66,8 +66,8 @@ impl<A: Address> CutTree<A> {
             .try_for_each(|rule| self.put(number, rule, rule, Some(&mut hidden)))
     }
 
-    /// Removes a rule. `hyperrectangles` must be all of its hyperrectangles. Given the number of another rule, `rules` returns
-    /// the hyperrectangles of that rule.
+    /// Removes a rule. `hyperrectangles` must contain all hyperrectangles of the rule. Given the number of another
+    /// rule, `rules` returns the hyperrectangles of that rule.
     ///
     /// # Errors
     /// The capacity to restore the rules that the removed rule covered is exhausted. The removed rule is still present.
@@ -163,7 +163,7 @@ impl<A: Address> CutTree<A> {
     }
 
     /// Inserts the part of a rule that lies within the hyperrectangle `within`. Divides full leaves only if `hidden` is
-    /// present, in which rules that become covered are recorded.
+    /// present. Rules that become covered are recorded in `hidden`.
     fn put(
         &self,
         number: RuleNumber,

@@ -97,7 +97,7 @@ impl<A: Address> Leaf<A> {
         leaf
     }
 
-    /// The rules of the leaf, in order, with the fields that it compares.
+    /// The rules of the leaf, in order, with the fields that the leaf compares.
     pub fn entries(&self) -> impl Iterator<Item = Entry<A>> {
         let [used, any_source, any_destination, _] = [0, 1, 2, 3].map(|at| self.used(at));
         (0..LEAF_RULES)
@@ -162,8 +162,8 @@ impl<A: Address> Leaf<A> {
         self.further
     }
 
-    /// Number of the leaf with further rules, or 0. The fence ensures that a search that doesn't find a removed rule
-    /// sees the rules that were inserted in its place.
+    /// Number of the leaf with further rules, or 0. Because of the fence, a search that misses a removed rule sees the
+    /// rules inserted in its place.
     #[inline(always)]
     pub fn next(&self) -> u32 {
         fence(Ordering::Acquire);

@@ -182,7 +182,7 @@ pub struct CutTree<A: Address> {
     built: usize,
     /// Rules with conditions that leaves don't compare, by rule number.
     further: Vec<(RuleNumber, Rule<A>)>,
-    /// Rules with conditions that leaves don't compare, which were inserted after the tree was built.
+    /// Rules that were inserted after the tree was built and that have conditions that leaves don't compare.
     added: AppendTable<Box<[Rule<A>]>>,
     /// Covered rules, which some leaves omit. Every modification of the trees holds this lock.
     hidden: Mutex<CoveredIndex<A>>,
@@ -226,8 +226,8 @@ impl<A: Address> CutTree<A> {
         leaf.number(held)
     }
 
-    /// Removes rules from the front of `held` until the first remaining rule satisfies the conditions that leaves don't
-    /// compare.
+    /// Removes rules from the front of `held` until the first remaining rule satisfies those of its conditions that
+    /// leaves don't compare.
     #[cold]
     fn held_further(&self, leaf: &Leaf<A>, header: &Header<A>, mut held: u16) -> u16 {
         while held != 0 {

@@ -11,8 +11,8 @@ use crate::Range;
 /// Words of a header, which nodes may cut.
 pub type Words = [u32; 16];
 
-/// An address type with headers of 32-bit words: first the source and the destination, most significant word first,
-/// then as many fields as fit.
+/// An address type whose headers consist of 32-bit words: first the source and the destination, most significant word
+/// first, then as many fields as fit.
 pub trait WordAddress: Sized + Copy + Send + Sync + Debug {
     /// Number of words of an address.
     const WORDS: usize;

@@ -124,7 +124,7 @@ impl Counters {
         self.of_rules.get(place as usize).map(Arc::as_ref)
     }
 
-    /// The counter of packets that no rule decided.
+    /// The counter of packets for which no rule determined the verdict.
     pub fn of_default(&self) -> &Counter {
         &self.default
     }

@@ -106,12 +106,12 @@ impl<T> RuleList<T> {
         })
     }
 
-    /// Sets the sets that rules may refer to.
+    /// Defines the sets to which rules may refer.
     pub fn with_sets(self, sets: Arc<Sets>) -> Self {
         Self { sets, ..self }
     }
 
-    /// The sets that rules may refer to.
+    /// The sets to which rules may refer.
     pub fn sets(&self) -> &Sets {
         &self.sets
     }

@@ -177,7 +177,7 @@ pub enum DecidedBy {
     Application(RulePosition),
     /// The rate limit of the rule at this position, which the packet exceeded.
     Limit(RulePosition),
-    /// The default verdict, because no rule decided.
+    /// The default verdict, because no rule determined a verdict.
     Default,
 }
 
@@ -196,10 +196,10 @@ pub enum FilterError {
     /// The matcher would be too large.
     #[error(transparent)]
     TooLarge(#[from] TrieTooLarge),
-    /// The rules have more hyperrectangles than the number of available rule numbers.
+    /// The rules have more hyperrectangles than there are rule numbers.
     #[error("{0} combinations of fields exceed the maximum of a filter")]
     TooMany(usize),
-    /// The rules contain more MAC addresses than the number of available MAC numbers.
+    /// The rules contain more MAC addresses than there are MAC numbers.
     #[error("{0} MAC addresses exceed the maximum of a filter")]
     TooManyMacs(usize),
 }

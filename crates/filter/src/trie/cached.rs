@@ -19,7 +19,7 @@ use core::cmp::Ordering;
 use super::Trie;
 use crate::{Address, Header, Matcher, RuleNumber};
 
-/// Method with which a list is searched.
+/// Method of searching a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ListSearch {
     /// Linear search from the lowest index.
@@ -32,9 +32,9 @@ pub enum ListSearch {
 /// Counts of list comparisons and binary searches (paper P1, Fig. 15).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SearchCounts {
-    /// Number of compared list entries with an interval that contained the value.
+    /// Number of compared list entries whose interval contained the value.
     pub hits: u64,
-    /// Number of compared list entries with an interval that did not contain the value.
+    /// Number of compared list entries whose interval did not contain the value.
     pub misses: u64,
     /// Number of nodes in which a binary search was necessary.
     pub binary: u64,

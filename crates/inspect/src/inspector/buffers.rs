@@ -99,8 +99,8 @@ pub(super) fn evaluate_message(
     detection.evaluate_blocked(&known);
 }
 
-/// Evaluates the rules that wait for more data of a message. A message that arrived as a whole is skipped, because its
-/// pending rules are evaluated once for the packet, which may contain many messages.
+/// Evaluates the rules that wait for more data of a message. A message that arrived as a whole is skipped: its pending
+/// rules are evaluated once for the packet, because the packet may contain many messages.
 fn evaluate_pending(
     detection: &mut PacketDetection<'_>,
     slot: Slot<'_>,

@@ -51,22 +51,22 @@ pub enum CacheError {
     /// The file does not begin with the magic number of a cache.
     #[error("the file is not a cache of compiled patterns")]
     Magic,
-    /// The file has another format version.
+    /// The file has a different format version.
     #[error("the cache has format {found}, not {FORMAT}")]
     Format {
         /// Format version of the file.
         found: u32,
     },
-    /// The file was compiled by another version of Vectorscan.
+    /// The file was compiled by a different version of Vectorscan.
     #[error("the cache was compiled by another version of Vectorscan ({found:?})")]
     Library {
         /// Version of Vectorscan that compiled the file.
         found: Box<str>,
     },
-    /// The file was compiled for another processor.
+    /// The file was compiled for a different processor.
     #[error("the cache was compiled for another processor")]
     Processor,
-    /// The file was compiled from other signatures.
+    /// The file was compiled from different signatures.
     #[error("the cache was compiled from other signatures")]
     Signatures,
     /// The length of the file differs from its header.

@@ -106,8 +106,8 @@ fn chosen(signature: &Signature) -> Option<&Content> {
     })
 }
 
-/// A content of a stream or a file after which the next content may lie beyond the retained bytes. The rule must be
-/// evaluated when this content arrives, so that the position of the content is recorded.
+/// A content of a stream or a file, if the next content may lie beyond the bytes that are retained after this content.
+/// The rule must be evaluated when this content arrives, so that the position of the content is recorded.
 fn find_distant(signature: &Signature) -> Option<&Content> {
     let is_far = |value: Option<Value>| matches!(value, Some(Value::Constant(bytes)) if bytes > RETAINED_BYTES);
     let mut distant = None;

@@ -158,7 +158,7 @@ impl Ftp {
         if self.security == Security::Requested {
             match own {
                 Some(b"234") => self.security = Security::Accepted,
-                // A reply with another code may belong to an earlier command, so it does not change the state.
+                // A reply with a different code may belong to an earlier command, so it does not change the state.
                 Some([b'4' | b'5', ..]) => self.security = Security::Clear,
                 _ => {}
             }

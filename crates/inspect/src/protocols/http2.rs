@@ -22,7 +22,7 @@ pub const STREAMS: usize = 32;
 pub const BLOCK: usize = 8 << 10;
 /// Number of decoded field bytes that a direction may produce initially.
 const FIELDS: usize = 64 << 10;
-/// Number of decoded field bytes that a direction may additionally produce for each byte that it sends.
+/// Number of additional decoded field bytes that each sent byte of a direction permits.
 const RATIO: usize = 64;
 /// Maximum number of field bytes of one message that are passed to the HTTP/1 parser.
 const LINES: usize = 32 << 10;
@@ -58,7 +58,7 @@ struct Half {
     before: u32,
     /// Whether the next byte is the pad length.
     padded: bool,
-    /// State of a header block: is it open, its stream, does it end the stream, is it a push promise.
+    /// State of a header block: whether it is open, its stream, and whether it ends the stream or is a push promise.
     open: bool,
     block_stream: u32,
     ends: bool,

@@ -35,7 +35,7 @@ pub(super) fn read(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleEr
     if !rest.is_empty() {
         return Err(RuleError::Trailing(rest.into()));
     }
-    // `m` allows another delimiter, as in Perl.
+    // `m` allows a different delimiter, as in Perl.
     let text = text.strip_prefix('m').unwrap_or(text);
     let delimiter = text
         .chars()

@@ -25,7 +25,7 @@ pub(super) fn state(draft: &mut SignatureDraft, value: &str) -> Result<(), RuleE
     Ok(())
 }
 
-/// Sets a value. Returns false if another value was set before.
+/// Sets a value. Returns false if a different value was set before.
 fn set_once<T: PartialEq + Copy>(place: &mut Option<T>, value: T) -> bool {
     *place.get_or_insert(value) == value
 }

@@ -88,7 +88,7 @@ fn pieces(sequence: u32, length: usize) -> impl Iterator<Item = (u32, usize, Ran
     })
 }
 
-/// Splits a range of a block's bytes at words of the bit map: word index, bits, and range in the input.
+/// Splits a range of bytes of a block at the words of the bit map: word index, bits of the range, range in the input.
 fn words(place: usize, length: usize) -> impl Iterator<Item = (usize, u64, Range<usize>)> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -177,7 +177,7 @@ impl<'m> Blocks<'m> {
         }
     }
 
-    /// Accounts the blocks of a direction to another source.
+    /// Accounts the blocks of a direction to a different source.
     pub(super) fn set_source(&mut self, side: &mut Half, source: Source) {
         self.sources.release(Source(side.source), side.blocks);
         self.sources.charge(source, side.blocks);

@@ -239,7 +239,7 @@ impl Host {
             segment.extend_from_slice(&[0; 1][..random.below(2)]);
             return Some(segment);
         }
-        // Retransmit from the first unacknowledged byte on, with other segment boundaries. If the window is closed,
+        // Retransmit from the first unacknowledged byte on, with different segment boundaries. If the window is closed,
         // retransmit only one byte.
         let skip = |place: &usize| self.habits.sacks && self.sacked.get(*place).is_some_and(|&sacked| sacked);
         let from = (self.acknowledged..self.content.len()).find(|place| !skip(place));

@@ -327,7 +327,7 @@ impl<A: Address> Bindings<'_, A> {
         let usable = |&place: &u32| self.ports.has_ports(request.pool, place);
         let Some(place) = valid.index_of(paired).filter(usable) else {
             // After a migration, the pool may lack the paired address, or other shards may own the ports of the
-            // address. Pair the subscriber with another address.
+            // address. Pair the subscriber with a different address.
             let paired = self.pair(key, request.pool).ok_or(Reason::PortsExhausted)?;
             self.subscribers
                 .records

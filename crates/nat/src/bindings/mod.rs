@@ -456,7 +456,7 @@ impl<'m, A: Address> Bindings<'m, A> {
 struct Sides<A> {
     /// Inside address and port.
     inside: (A, u16),
-    /// Outside address and port that replace the inside ones.
+    /// Outside address and port that replace the inside address and port.
     outside: Lease<A>,
     /// Remote address.
     remote: A,

@@ -362,7 +362,7 @@ impl<A: Address> Bindings<'_, A> {
         self.subscribers.blocks.release(owned);
         if let Some(subscriber) = self.subscribers.records.get_mut(number) {
             subscriber.block_count -= 1;
-            // A block that was allocated under another port layout of the pool may have been counted as in use.
+            // A block that was allocated under a different port layout of the pool may have been counted as in use.
             subscriber.empty = subscriber.empty.saturating_sub(1);
         }
         let pool = subscriber.pool();

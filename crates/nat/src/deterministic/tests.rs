@@ -188,7 +188,7 @@ fn addresses() -> impl Strategy<Value = Vec<(u32, u32)>> {
 
 proptest! {
     /// Checks that f2(f1(x, k)) = x and that no port is assigned to two inside addresses. Reserved ports and ports for
-    /// blocks on demand are assigned to none.
+    /// blocks on demand are assigned to no inside address.
     #[test]
     fn rfc7422_both_functions_agree_and_share_nothing(
         algorithm in algorithm(),

@@ -148,7 +148,7 @@ impl<A: Address> ValidPool<A> {
         self.plan.as_deref()
     }
 
-    /// Shard that owns an address and port that deterministic NAT does not compute.
+    /// Shard that owns a port of an address. The port must not be one that deterministic NAT computes.
     #[inline(always)]
     pub fn shard_of(&self, shards: Shards, address: A, port: u16) -> u32 {
         self.turn(shards, address)

@@ -166,7 +166,7 @@ fn shards_of_a_narrow_pool_are_many_more_than_those_of_one_address() {
     }
 }
 
-/// With port preservation, each further address belongs to another shard until every shard has an address, for any
+/// With port preservation, each further address belongs to a different shard until every shard has an address, for any
 /// first address.
 #[test]
 fn addresses_whose_ports_are_kept_go_to_as_many_shards_as_there_are_addresses() {

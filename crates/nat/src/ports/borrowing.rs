@@ -41,7 +41,7 @@ impl<A: Address> Region<A> {
         (at < self.geometry.shared && shards.is_shared(block / unit)).then_some(at)
     }
 
-    /// Whether the distribution assigns a block to another shard than `shard`.
+    /// Whether the distribution assigns a block to a different shard than `shard`.
     pub(super) fn borrows(&self, shards: Shards, shard: u32, outside: A, block: u32) -> bool {
         let port = (block * BLOCK).min(u16::MAX.into()) as u16;
         self.pool.shard_of(shards, outside, port) != shard

@@ -268,7 +268,7 @@ impl<A: Address> Region<A> {
         (behind & ((1 << stride) - 1) == 0 && at < self.geometry.words).then_some(at)
     }
 
-    /// Whether a shard owns ports of an address that deterministic NAT does not compute.
+    /// Whether a shard owns any ports of an address besides those that deterministic NAT computes.
     #[inline(always)]
     pub(super) fn has_ports(&self, shards: Shards, shard: u32, address: u32) -> bool {
         let spread = self.geometry.stored && self.pool.is_wide(shards);

@@ -30,7 +30,7 @@ struct Before<'a, A> {
 }
 
 impl<A: Address> Layout<A> {
-    /// Marks the ports as allocated that were allocated in the previous layout and that a pool still contains. Before
+    /// Marks as allocated the ports that were allocated in the previous layout and that a pool still contains. Before
     /// the call, all bits represent free ports.
     pub(super) fn migrate_ports(&self, memory: &mut [u64], before: &Self, old: &mut [u64], shard: u32) {
         for (index, from) in before.regions.iter().enumerate() {

@@ -35,7 +35,7 @@ impl<A: Address> Ports<'_, A> {
         order.find(|&place| self.has_ports(pool, place)).unwrap_or(first)
     }
 
-    /// Whether this shard owns ports of an address that deterministic NAT does not compute.
+    /// Whether this shard owns any ports of an address besides those that deterministic NAT computes.
     #[inline(always)]
     pub(crate) fn has_ports(&self, pool: PoolIndex, address: u32) -> bool {
         let (region, shards) = (self.layout.regions.get(usize::from(pool)), self.layout.shards);

@@ -23,11 +23,11 @@ use crate::shard::BLOCKS;
 /// Owner value of a block that no shard has claimed.
 const FREE: u16 = u16::MAX;
 
-/// Flag in an owner value: the distribution assigns the block to another shard than its owner.
+/// Flag in an owner value: the distribution assigns the block to a shard other than its owner.
 const BORROWED: u16 = 1 << 15;
 
-/// Number of borrowed blocks of all addresses of a family. A borrowed block is claimed by another shard than the
-/// distribution assigns.
+/// Number of borrowed blocks of all addresses of a family. A borrowed block is claimed by a shard other than the one to
+/// which the distribution assigns the block.
 pub(crate) type Borrowed = AtomicU32;
 
 /// Owners of the 64-port blocks of an address, and the free ports of these blocks.
@@ -64,7 +64,7 @@ impl SharedPorts {
         (owner != FREE).then_some(u32::from(owner & !BORROWED))
     }
 
-    /// Shard that owns a block, if the distribution assigns the block to another shard.
+    /// Shard that owns a block, if the distribution assigns the block to a different shard.
     #[inline]
     pub(crate) fn borrower(&self, block: u32) -> Option<u32> {
         if self.borrowed.load(Ordering::Relaxed) == 0 {
@@ -75,7 +75,7 @@ impl SharedPorts {
     }
 
     /// Claims `count` consecutive blocks for a shard. Either all blocks are claimed or none. `borrows` means that the
-    /// distribution assigns the blocks to another shard.
+    /// distribution assigns the blocks to a different shard.
     pub(crate) fn claim(&self, first: u32, count: u32, shard: u32, borrows: bool) -> bool {
         if (first..first + count).any(|block| self.load(block) != FREE || block >= BLOCKS) {
             return false;

@@ -172,8 +172,8 @@ pub fn destination<A: Address>(rule: RuleId, named: &DestinationRule<A>, pools: 
         .protocol
         .is_none_or(|number| PortClass::of(number, A::BITS).is_some());
     let (from, to) = (named.external.address, named.external.last());
-    // A rule with an inbound interface may match pool addresses. The operator is responsible for the packets to pool
-    // addresses that arrive through this interface.
+    // A rule with an inbound interface may match pool addresses. The operator is responsible for packets that arrive
+    // through this interface and are addressed to pool addresses.
     if shares
         && named.inbound.is_none()
         && named.context & FROM_HOST == 0

@@ -95,7 +95,7 @@ impl<A: Address> HostSet<A> {
         best.map(|(_, host)| host)
     }
 
-    /// Host of the set with this address, whether up or down.
+    /// The host in the set that has this address, whether the host is up or down.
     pub fn host(&self, address: A) -> Option<&SetHost<A>> {
         self.hosts.iter().find(|host| host.address == address)
     }

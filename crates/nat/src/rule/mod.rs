@@ -62,7 +62,8 @@ impl<A: Address> Prefix<A> {
         A::from_number(self.address.number() | self.host_bits())
     }
 
-    /// The address of this prefix with the host bits of `address`. `address` belongs to another prefix of equal length.
+    /// The address of this prefix with the host bits of `address`. `address` belongs to a different prefix of equal
+    /// length.
     #[inline(always)]
     pub fn with_host_bits_of(self, address: A) -> A {
         let bits = self.host_bits();

@@ -187,7 +187,7 @@ impl SiteWriter {
     }
 
     /// Adds a terminal with an address. Has no effect if an equal terminal exists. A terminal with the same address but
-    /// another MAC, interface or tags is replaced, and its sessions end.
+    /// a different MAC, interface or tags is replaced, and its sessions end.
     ///
     /// # Errors
     /// The table is full.

@@ -103,7 +103,7 @@ impl Feed {
         all.into_iter().map(|chosen| chosen.metric).collect()
     }
 
-    /// Offers the routes that the kernel uses for a prefix, and withdraws earlier offers with other metrics.
+    /// Offers the routes that the kernel uses for a prefix, and withdraws earlier offers with different metrics.
     ///
     /// The kernel has no administrative distances. All offers for a prefix get the administrative distance of the
     /// protocol (RTPROT) of the route that the kernel uses.

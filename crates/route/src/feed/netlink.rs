@@ -216,7 +216,7 @@ impl<'a> RouteMessage<'a> {
     /// Decodes the body of a message about a route.
     ///
     /// # Errors
-    /// The message is malformed, or concerns another address family.
+    /// The message is malformed, or concerns a different address family.
     pub fn read(
         Message {
             flags: of_message,

@@ -63,7 +63,7 @@ impl NextHopObjects {
         }
     }
 
-    /// Makes the routes that use an object unreachable.
+    /// Marks all routes that use an object as unreachable.
     pub fn empty(&mut self, rib: &mut Rib, id: u32) {
         if let Some(group) = self.known.get(&id).and_then(|object| object.group) {
             // An empty group can't exceed a limit.
@@ -80,7 +80,7 @@ impl NextHopObjects {
         if let Some(group) = object.group {
             rib.drop_group(group);
         }
-        // A group remains without the deleted member, as in the kernel.
+        // A group continues to exist without its deleted member, as in the kernel.
         let _ = self.follow(rib, id);
         true
     }

@@ -145,7 +145,7 @@ impl Quotas {
         add(&mut self.of_mut(interface).count, is_added);
     }
 
-    /// Counts an entry that becomes unresolved (`condition`) or resolved.
+    /// Updates the counts when an entry becomes unresolved (`condition`) or resolved (`!condition`).
     pub fn count_unresolved(&mut self, interface: InterfaceIndex, condition: bool) {
         add(&mut self.of_mut(interface).unresolved, condition);
         add(
@@ -154,7 +154,8 @@ impl Quotas {
         );
     }
 
-    /// Counts an entry, announced by a MAC, that becomes unconfirmed (`condition`) or confirmed.
+    /// Updates the counts when an entry that a MAC announced becomes unconfirmed (`condition`) or confirmed
+    /// (`!condition`).
     pub fn count_unconfirmed(&mut self, interface: InterfaceIndex, mac: Mac, condition: bool) {
         add(
             &mut self.of_interface[usize::from(interface) % INTERFACES].unconfirmed,

@@ -110,7 +110,7 @@ pub(super) fn withdraw<A: Family>(
     true
 }
 
-/// Marks a prefix with possibly changed routes. The next publication examines the prefix and all gateways that are
+/// Marks a prefix whose routes may have changed. The next publication examines the prefix and all gateways that are
 /// resolved through the prefix.
 pub(super) fn touch<A: Family>(table: &mut Table<A>, common: &mut Common, place: u32) {
     let entry = &mut table.entries[place];

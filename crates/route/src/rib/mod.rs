@@ -52,8 +52,8 @@ impl Default for Settings {
 pub struct Counts {
     /// Number of offers by origin, in the order of [`Origin::ALL`].
     pub offers: [usize; 4],
-    /// Number of stale offers by origin. An offer is stale if its origin has not repeated the offer since the start of
-    /// the replay.
+    /// Number of stale offers by origin. An offer is stale if its origin has not announced the offer again since the
+    /// start of the replay.
     pub stale: [usize; 4],
     /// Number of published prefixes: IPv4 and IPv6.
     pub published: [usize; 2],
@@ -316,7 +316,7 @@ impl Rib {
     }
 
     /// Starts a replay, in which an origin offers all of its routes again. Each offer of the origin is stale until the
-    /// origin repeats the offer.
+    /// origin announces the offer again.
     pub fn start_replay(&mut self, origin: Origin) {
         change::mark_stale(&mut self.v4, &mut self.common, origin);
         change::mark_stale(&mut self.v6, &mut self.common, origin);

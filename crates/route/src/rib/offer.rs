@@ -215,7 +215,7 @@ pub struct ListedRoute<'a> {
     pub resolved: Option<&'a ResolvedSet>,
     /// Whether the offer is selected.
     pub selected: bool,
-    /// Whether the offer is stale: its origin has not repeated the offer since the start of the last replay.
+    /// Whether the offer is stale: its origin has not announced the offer again since the start of the last replay.
     pub stale: bool,
     /// Time of the last change of the offer, with a resolution of one second.
     pub since: Time,

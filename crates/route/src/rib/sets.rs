@@ -203,7 +203,8 @@ impl Sets {
         }
     }
 
-    /// Counts an offer with this set that has become unselected (`more`) or selected.
+    /// Updates the count of unselected offers when an offer with this set becomes unselected (`more`) or selected
+    /// (`!more`).
     pub fn count_unselected(&mut self, index: u32, more: bool) {
         if let Some(set) = self.get_mut(index) {
             set.unselected_uses = if more {
@@ -214,7 +215,7 @@ impl Sets {
         }
     }
 
-    /// Removes a use of a set. Returns the set's next hops after the last use.
+    /// Removes a use of a set. After the last use, returns the set's next hops.
     pub fn release(&mut self, index: u32) -> Option<Arc<[WeightedNextHop]>> {
         let set = self.get_mut(index)?;
         set.uses -= 1;

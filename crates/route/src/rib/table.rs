@@ -41,7 +41,7 @@ family!(u32, 0, V4);
 family!(u128, 1, V6);
 
 const ORIGIN: u8 = 0b11;
-/// Flag: the origin has not repeated the offer since the start of the replay.
+/// Flag: the origin has not announced the offer again since the start of the replay.
 const STALE: u8 = 1 << 2;
 /// Flag: the prefix is published to the sink.
 const PUBLISHED: u8 = 1 << 3;
@@ -252,7 +252,7 @@ impl<A: Family> Table<A> {
         self.index.find(hash(self.key, address, length), same).copied()
     }
 
-    /// Entries with prefixes that contain an address, longest prefix first.
+    /// Entries whose prefix contains an address, longest prefix first.
     pub fn covering(&self, address: A) -> impl Iterator<Item = u32> + '_ {
         let lengths = (0..=A::BITS)
             .rev()
@@ -329,7 +329,7 @@ impl<A: Family> Table<A> {
         (self.entries[place].previous, self.entries[place].next) = (NONE, next);
     }
 
-    /// Entries with a selected offer that uses a set. `head` is the first entry of the set's list.
+    /// Entries whose selected offer uses a set. `head` is the first entry of the set's list.
     pub fn users(&self, head: u32) -> impl Iterator<Item = u32> + '_ {
         let step = |place: u32| (place != NONE).then_some(place);
         std::iter::successors(step(head), move |&place| step(self.entries[place].next))

@@ -14,8 +14,7 @@ pub struct Load {
 pub struct Prediction {
     /// Maximum rate of each worker, at which it would be fully busy.
     pub workers: Vec<Option<f64>>,
-    /// Maximum rate of the gateway, with the current distribution of packets, at which its busiest worker would be
-    /// fully busy.
+    /// Rate of the gateway at which its busiest worker would be fully busy, with the current distribution of packets.
     pub gateway: Option<f64>,
 }
 

@@ -171,8 +171,8 @@ impl View {
 const URGENT: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
 const TITLE: Style = Style::new().add_modifier(Modifier::REVERSED);
 
-/// Draw the tables, two side by side if there is room. The first `first` workers after the row of the sum are scrolled
-/// out of view.
+/// Draw the tables, two side by side if there is room. The row of the sum stays in view; the `first` workers after it
+/// are scrolled out of view.
 fn tables(snapshot: &Snapshot, first: usize, frame: &mut Frame<'_>, area: Rect) {
     let assist = sheet::assist(snapshot);
     let mut area = area;

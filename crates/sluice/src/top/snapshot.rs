@@ -131,7 +131,7 @@ fn by_name<S: Serializer>(stages: &[f64; STAGES.len()], serializer: S) -> Result
     serializer.collect_map(STAGES.iter().map(|stage| stage.name()).zip(stages))
 }
 
-/// Activity of a counter: the increase per second of a total, the value of a gauge.
+/// Activity of a counter: for a total, its increase per second; for a gauge, its value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CounterActivity {
     /// Name of the counter.

@@ -116,7 +116,7 @@ impl<A: Address> Routes<A> {
         Some(old)
     }
 
-    /// The longest covering route of `prefix` that is shorter than `length`. The default route is excluded.
+    /// The longest route that covers `prefix` and is shorter than `length`. The default route is excluded.
     pub fn covering(&self, prefix: A, length: u8) -> Option<LongestMatch> {
         let mut below = length;
         while below > 1 {

@@ -5,7 +5,7 @@ use super::sync::{AtomicU64, Ordering, fence};
 /// Epoch of a reader that is offline and holds no reference into any table.
 const OFFLINE: u64 = u64::MAX;
 
-/// Epoch of one reader, in separate cache lines.
+/// Epoch of one reader, in cache lines of its own.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Mark(AtomicU64);

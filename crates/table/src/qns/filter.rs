@@ -278,7 +278,7 @@ impl RegionCounts {
         }
     }
 
-    /// Sets the bits of an item, or clears its bits that no other item needs.
+    /// Sets the bits of an item, or clears those of its bits that no other item needs.
     fn set(&self, filter: &Filter, region: RegionBits, on: bool) {
         if region.length() <= COARSE {
             if let Some(coarse) = filter.coarse.get() {

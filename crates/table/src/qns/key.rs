@@ -168,8 +168,8 @@ pub(super) mod sealed {
         fn open(entry: &Self::Entry) -> (Key<Self>, Self::Value);
         /// Whether the entries have equal keys.
         fn same_key(one: &Self::Entry, other: &Self::Entry) -> bool;
-        /// Rank of an entry, from 0 (most specific) to 3. `None` if the entry has another hash input, or does not match
-        /// the protocol and the interface of a query.
+        /// Rank of an entry, from 0 (most specific) to 3. `None` if the entry has a different hash input, or does not
+        /// match the protocol and the interface of a query.
         fn rank(entry: &Self::Entry, block: &Self::Block, discriminator: u64) -> Option<u8>;
         /// Value of an entry.
         fn value(entry: &Self::Entry) -> Self::Value;

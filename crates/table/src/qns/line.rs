@@ -33,7 +33,7 @@ impl Header {
         usize::from(differ as u16 == 0) | usize::from(differ < 0x1_0000) << 1
     }
 
-    /// Returns the header of the next version, with another tag in one slot.
+    /// Returns the header of the next version, with a different tag in one slot.
     fn with(self, slot: usize, tag: u16) -> Self {
         let tags = self.0 as u32 & !(0xffff << (16 * slot)) | u32::from(tag) << (16 * slot);
         let version = (self.0 >> 32) as u32;

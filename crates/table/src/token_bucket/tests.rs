@@ -119,7 +119,7 @@ proptest! {
         }
     }
 
-    /// For any start value of the clock, a one-word bucket gives the results of a bucket with a level that never wraps.
+    /// For any start value of the clock, a one-word bucket gives the results of a bucket whose level never wraps.
     #[test]
     fn rate_any_arrivals_are_those_of_a_level_that_never_wraps((rate, burst) in rates(), start: u64, arrivals in arrivals()) {
         let rate = TokenRate::for_sizes(rate, burst);

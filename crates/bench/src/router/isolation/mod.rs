@@ -193,7 +193,7 @@ fn row_of(row: Row, load: f64, weights: [u8; 2], measured: &[Outcome]) -> Row {
     let of = |value: &dyn Fn(&Outcome) -> f64| measured.iter().map(value).collect::<Vec<_>>();
     let microseconds = |cycles: u64| cycles as f64 * 1e6 / tsc::frequency() as f64;
     let latency = |part| move |outcome: &Outcome| microseconds(outcome.tallies[0].latency.percentile(part));
-    // Share of the time that exceeds what the forwarded packets take without sharing.
+    // Share of the time in excess of the time that the forwarded packets take without sharing.
     let excess = |outcome: &Outcome| {
         let rest = outcome.busy as f64 - outcome.due;
         per_packet(rest.max(0.0), outcome.dropped.iter().sum())

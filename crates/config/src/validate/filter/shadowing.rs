@@ -10,7 +10,7 @@ use crate::validate::Check;
 const COMPARED: usize = 20_000;
 
 impl Check<'_> {
-    /// Report each rule with packets that earlier rules match completely.
+    /// Report each rule whose packets are all matched by earlier rules.
     pub(super) fn never_decide(&mut self, rules: &[FilterRule]) {
         for (k, rule) in rules.iter().enumerate().take(COMPARED) {
             let decide = rules[..k].iter().filter(|before| !continues(before.action));

@@ -43,7 +43,7 @@ pub fn hostile(bytes: &[u8]) {
             let uses = matches!(transmit.destination, Destination::Unicast { .. });
             assert!(!uses || !transmit.source.is_unspecified());
             // The transaction ID and the hardware address are correct. The assigned address is either the requested
-            // address or another address.
+            // address or a different address.
             let mut answer = transmit.payload;
             answer.truncate(240);
             answer[0] = 2;

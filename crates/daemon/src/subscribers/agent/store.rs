@@ -56,8 +56,11 @@ pub enum StoreError {
         /// Error of the kernel.
         error: io::Error,
     },
-    /// The file has another format or version.
-    #[error("{} is not a file of public leases of this version; the file is ignored and overwritten", path.display())]
+    /// The file has a different format or version.
+    #[error(
+        "{} is not a public-lease file in the format of this Sluice version; the file is ignored and will be overwritten",
+        path.display()
+    )]
     Title {
         /// Path of the file.
         path: PathBuf,

@@ -51,7 +51,7 @@ pub struct LeaseFileCounters {
     pub gained: u64,
     /// Leases that changed to another terminal or location.
     pub changed: u64,
-    /// Leases that were extended or got another host name.
+    /// Leases that were extended or got a different host name.
     pub renewed: u64,
     /// Leases lost, in the order of [`Lost::ALL`].
     pub lost: [u64; Lost::ALL.len()],

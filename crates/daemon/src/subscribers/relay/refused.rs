@@ -27,7 +27,7 @@ pub enum Refused {
     /// The message has passed too many relays (RFC 1542, section 4.1.1).
     #[error("the hop count of the message is too high")]
     Hops,
-    /// A terminal claims to be a relay, or a server replies to another relay.
+    /// A terminal claims to be a relay, or a server replies to a different relay.
     #[error("giaddr in the message is not the address of this relay")]
     Gateway,
     /// A terminal's message contains option 82 (RFC 3046, section 2.1.1).

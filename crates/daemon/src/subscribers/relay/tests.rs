@@ -386,7 +386,7 @@ fn corpus_is_relayed_or_refused() {
     assert!(count.count() > 0);
 }
 
-/// An option that the library decodes to the same value that it has encoded.
+/// An option whose value is unchanged after the library has encoded and decoded it.
 fn option() -> impl Strategy<Value = DhcpOption> {
     prop_oneof![
         "[a-z]{1,60}".prop_map(DhcpOption::Hostname),

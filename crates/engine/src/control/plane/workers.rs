@@ -163,7 +163,7 @@ impl ControlPlane {
         })
     }
 
-    /// Creates the inspection state of a worker, and the receiving end of its alerts.
+    /// Creates the inspection state of a worker, and the receiving end of its alert queue.
     fn inspecting(
         snapshot: &Snapshot,
         start: &StartParameters,

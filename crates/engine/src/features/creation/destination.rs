@@ -21,7 +21,7 @@ pub(super) struct Destination<F: Family> {
     pub(super) exempt: bool,
     /// Context of the inside host of the mapping, if the host belongs to a site.
     pub(super) inside: Option<Context>,
-    /// Whether the destination is the address of a pool, and no rule determines a target.
+    /// Whether the destination is a pool address for which no rule determines a target.
     pub(super) pooled: bool,
 }
 

@@ -76,7 +76,7 @@ impl<F: Family> NewFlows<F> {
     }
 }
 
-/// Whether the filter is evaluated for a flow with this decision in this step. If the filter is stateless, `forward`
+/// Whether this step evaluates the filter for a flow with this decision. If the filter is stateless, `forward`
 /// evaluates it for each packet without a session.
 #[inline(always)]
 pub(super) fn needs_filter<F: Family>(filter: &Filters, plan: &FlowDecision<F>) -> bool {

@@ -29,7 +29,7 @@ use crate::snapshot::marks::of_class;
 /// Number of sessions by which session memory is prefetched ahead.
 const PREFETCH_DISTANCE: usize = 16;
 
-/// Drop reason of a new session with a reverse key that another session already has.
+/// Drop reason if another session already has the reverse key of a new session.
 pub(super) const CLASH: Reason = Reason::Engine(EngineReason::SessionClash);
 
 /// Hashes of the keys of new flows.
@@ -148,8 +148,8 @@ impl<F: Family> NewFlows<F> {
     }
 }
 
-/// Inserts a session. If its reverse key equals that of another session, other ports are tried, as far as the translation
-/// permits them. `overlaps`: another session may have the same outside port.
+/// Inserts a session. If another session already has the reverse key, other ports that the translation permits are
+/// tried. `overlaps`: another session may have the same outside port.
 #[inline(always)]
 fn insert_with_any_port<F: Family>(
     shard: &mut Shard<'_>,
@@ -244,7 +244,7 @@ fn session<F: Family>(
     } else if !is_first_segment(&meta.layers) {
         tracking = Tracking::midstream();
     }
-    // Session lookup tracks the first packet, and sets the timer only if another timeout applies.
+    // Session lookup tracks the first packet, and sets the timer only if a different timeout applies.
     tracking.set_timer(timer);
     if let Some(inspection) = &ctx.snapshot.inspection
         && is_inspected::<F>(inspection, meta, translation)

@@ -1,4 +1,4 @@
-//! Selection of another port for a session, if an existing session has the same reverse key.
+//! Selection of a different port for a session, if an existing session has the same reverse key.
 
 use sluice_nat::bindings::PortRequest;
 use sluice_nat::decision::NewSource;
@@ -64,9 +64,9 @@ pub(super) fn fits<F: Family>(start: &StartParameters, meta: &Meta, answer: &F::
     start.steering.fits::<F>(meta.shard, answer, class) != Some(false)
 }
 
-/// Inserts a session with another source port, because another session has the same reverse key. The conflict occurs if
-/// two terminals of a site use the same port with the same remote endpoint, or if a client reaches one inside host by
-/// two outside addresses or ports. Otherwise, a site's session keeps its source port.
+/// Inserts a session with a different source port, because another session has the same reverse key. The conflict
+/// occurs if two terminals of a site use the same port with the same remote endpoint, or if a client reaches one inside
+/// host by two outside addresses or ports. Otherwise, a site's session keeps its source port.
 #[cold]
 pub(super) fn insert_with_other_source_port<F: Family>(
     shard: &mut Shard<'_>,

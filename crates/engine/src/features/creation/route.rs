@@ -77,7 +77,7 @@ fn terminal<F: Family>(
     }
 }
 
-/// Whether a packet to an address of an interface that may also belong to a pool is for the gateway or its host.
+/// Whether a packet to an interface's address is for the gateway or its host.
 #[inline(always)]
 fn is_for_gateway(ctx: &NodeContext<'_, '_>, interface: u16, layers: &Layers, destination_port: u16) -> bool {
     // The address may belong to both an interface and a pool. The gateway answers ICMP queries to this address;

@@ -16,9 +16,9 @@ use crate::packet::time::Now;
 use crate::session::family::{Family, Session};
 use crate::snapshot::marks::{Marks, class_of, set_class};
 
-/// Diverts a packet before translation, if its session requires that. Returns whether the packet was diverted. A packet
-/// of a denied session is dropped. Any other packet is inspected first and then identified, so that identification gets
-/// only inspected packets, in order. A packet that is not diverted gets the DSCP of its session.
+/// Diverts a packet before translation, if its session requires the diversion. Returns whether the packet was diverted.
+/// A packet of a denied session is dropped. Any other packet is inspected first and then identified, so that
+/// identification gets only inspected packets, in order. A packet that is not diverted gets the DSCP of its session.
 #[inline(never)]
 pub fn divert<F: Family>(
     slot: BufferIndex,
@@ -32,7 +32,8 @@ pub fn divert<F: Family>(
     let inspect = session.inspect();
     let passed = lists.was_inspected(slot);
     if let InspectState::Denied(with) = inspect {
-        // The session of a denied flow is refreshed, so that the flow is not decided again while its packets still arrive.
+        // The session of a denied flow is refreshed, so that the decision for the flow is not repeated while its
+        // packets still arrive.
         if session.refreshes(direction) && !layers.flags.has(Flags::ICMP_ERROR) {
             session.track_mut().last_seen = now.stamp();
         }

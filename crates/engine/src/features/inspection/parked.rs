@@ -139,7 +139,7 @@ impl ParkedPackets {
         Some(slot)
     }
 
-    /// The slot of the packet, if it is in the current burst.
+    /// The slot of the packet, if the packet is in the current burst.
     pub fn in_burst(&self, ticket: u32) -> Option<BufferIndex> {
         match self.places.get(ticket as usize)?.held {
             ParkState::InBurst(slot) => Some(slot),

@@ -161,7 +161,7 @@ pub(super) fn tags_of(head: &[u8; HEAD]) -> u64 {
     word & mask
 }
 
-/// The interface that receives a frame, determined by its tags only. `parse` makes all other checks.
+/// The interface that receives a frame, determined only by the frame's tags. `parse` makes all other checks.
 #[inline(never)]
 pub(super) fn interface_of(snapshot: &Snapshot, port: PortIndex, untagged: Option<u16>, tags: u64) -> Option<u16> {
     let tag = |bits: u64| Tag {

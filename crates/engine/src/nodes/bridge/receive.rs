@@ -83,7 +83,8 @@ pub fn receive(
     tally.flush(ctx);
 }
 
-/// Receives the packets of a mask, all from `port`, if they have the tags of a bridge's interface. Returns the remaining mask.
+/// Receives those packets of a mask that have the tags of a bridge's interface. All packets of the mask arrived on
+/// `port`. Returns the remaining mask.
 #[inline(never)]
 pub fn receive_tagged(
     batch: &mut Batch<'_, '_>,

@@ -32,7 +32,7 @@ pub fn may_answer(snapshot: &Snapshot, interface: u16) -> bool {
 }
 
 /// Handles packets of hosts that match no session: a packet leaves unchanged, or a session is created if a rule
-/// matches. Slots with packets of another origin stay in the list.
+/// matches. Slots with packets of a different origin stay in the list.
 pub fn create_sessions<F: Family>(
     slots: &mut BufferIndices,
     batch: &mut Batch<'_, '_>,
@@ -129,7 +129,7 @@ pub fn decide<F: Family>(
     })
 }
 
-/// Translates a packet that a host sends in a session. The TTL of the packet is not decremented.
+/// Translates a packet that a host sends and that belongs to a session. The TTL of the packet is not decremented.
 #[cold]
 pub fn answer<F: Family>(
     slot: BufferIndex,

@@ -10,8 +10,8 @@ use crate::packet::icmp_error::IcmpError;
 use crate::session::family::{Family, V4, V6};
 use crate::snapshot::Interface;
 
-/// Turns a packet into the ICMP error that reports it. The source of the error is the address of the interface on which
-/// the packet arrived.
+/// Turns a packet into the ICMP error about this packet. The source of the error is the address of the interface on
+/// which the packet arrived.
 pub(super) fn make(packet: &mut Packet<'_>, meta: &Meta, icmp_error: IcmpError, interface: &Interface) -> bool {
     let mut quote = [0; icmpv6::LONGEST_ERROR];
     let datagram = meta.layers.datagram(packet.bytes());

@@ -1,4 +1,4 @@
-//! Fragments: parked until their datagram is complete, and then inspected as one.
+//! Parks fragments until their datagram is complete, and then inspects the whole datagram.
 
 use sluice_inspect::inspector::Verdict;
 use sluice_inspect::stream::Exception;
@@ -19,7 +19,7 @@ use super::payload::InspectContext;
 use super::verdict::{finish, log_drop};
 use super::{Packet, forward};
 
-/// Parks a fragment until its datagram is complete, and then inspects the datagram.
+/// Parks a fragment until its datagram is complete. The complete datagram is then inspected.
 #[cold]
 pub(super) fn fragment<F: Family>(
     look: &mut InspectContext<'_, '_, F>,

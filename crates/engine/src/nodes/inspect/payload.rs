@@ -141,8 +141,8 @@ fn is_own_side<F: Family>(session: &F::Session, direction: Direction, interface:
     client == server || server >= AdjacencyIndex::MAX_INTERFACES || usize::from(interface) != other
 }
 
-/// Adds the progress of a shard's inspector since a packet began to the counters of the worker. `before` and `urgent` are the
-/// counts at that time.
+/// Adds the progress that a shard's inspector made for one packet to the counters of the worker. `before` and `urgent`
+/// are the counts before the packet.
 #[inline(always)]
 fn report_progress(
     inspector: &mut ShardInspector<'_>,

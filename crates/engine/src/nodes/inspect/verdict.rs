@@ -72,7 +72,7 @@ pub(super) fn finish<F: Family>(
                 log_drop(packet, shard, reason, tools);
                 drop_reassembly(ticket, reason, lists, work);
             }
-            // A fragmented datagram has several buffers, so no reset or ICMP error can be made in the buffer of its packet.
+            // A fragmented datagram has several buffers, so no reset or ICMP error can be made in a single buffer.
             let sends_reject = matches!(verdict, Verdict::Reject(_)) && packet.meta.layers.fragment == Fragment::Whole;
             return match packet.session.protocol() {
                 _ if !sends_reject => lists.drop_packet(slot, reason),

@@ -126,7 +126,7 @@ pub(super) fn receive_terminal_arp(
     subscriber::answer(slot, mac, Some(tags), batch, lists, ctx);
 }
 
-/// Whether another host claims the public address of a site with an ARP message. The caller passes such messages to the
+/// Whether another host claims the public address of a site by this ARP message. The caller passes such messages to the
 /// subscriber service.
 pub(super) fn is_conflict(frame: &[u8], meta: &Meta, snapshot: &Snapshot) -> bool {
     let (Some(sites), Some(interface)) = (snapshot.sites.as_deref(), snapshot.interface(meta.interface)) else {

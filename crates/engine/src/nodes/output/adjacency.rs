@@ -1,4 +1,4 @@
-//! Adjacencies, and the cache of those that a node uses.
+//! Adjacencies, and the cache of the adjacencies that a node uses.
 
 use crate::features::context::OutputContext;
 use crate::packet::adjacency::AdjacencyIndex;

@@ -80,7 +80,8 @@ pub fn again(
     }
 }
 
-/// Whether a packet belongs to a local tunnel endpoint: an outer packet or an ICMP error for one. Outer packets have no session.
+/// Whether a packet is an outer packet to a local tunnel endpoint, or an ICMP error for an outer packet. Outer packets
+/// have no session.
 #[inline(always)]
 pub(super) fn is_tunnelled(snapshot: &Snapshot, interface: &Interface, layers: &Layers, frame: &[u8]) -> bool {
     snapshot.tunnels.end_in(interface.router)

@@ -3,7 +3,8 @@
 use crate::features::context::NodeContext;
 use crate::packet::io::PortIndex;
 
-/// Counts received frames and bytes, and adds them to the counters of an interface when the interface changes.
+/// Counts the received frames and bytes of an interface. The counts are added to the interface's counters when a frame
+/// of a different interface follows.
 pub(in crate::nodes) struct ReceiveTally {
     pub interface: u16,
     pub(super) frames: u64,
@@ -11,7 +12,8 @@ pub(in crate::nodes) struct ReceiveTally {
 }
 
 impl ReceiveTally {
-    /// Starts on a port. Packets of no interface are counted for the port's untagged interface, or for its first VLAN interface.
+    /// Starts on a port. Packets that belong to no interface are counted for the port's untagged interface, or for its
+    /// first VLAN interface.
     pub fn of(ctx: &NodeContext<'_, '_>, port: PortIndex) -> Self {
         let snapshot = ctx.snapshot;
         let untagged = snapshot.untagged.get(port as usize).copied().flatten();

@@ -23,7 +23,7 @@ use crate::snapshot::forwarding::ForwardingDecision;
 /// How a session is continued.
 pub(super) struct Retained<F: Family> {
     pub(super) hops: [AdjacencyIndex; 2],
-    /// Decision for the packets of each direction that has no route at the moment.
+    /// For each direction without a route at the moment: the decision for its packets.
     pub(super) stopped: [Option<FlowDecision<F>>; 2],
 }
 

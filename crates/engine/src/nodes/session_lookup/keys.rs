@@ -18,7 +18,7 @@ use crate::snapshot::{Nat, Snapshot};
 
 use super::lookups::Lookups;
 
-/// The interface on which packets arrived, as far as the keys of its packets depend on it.
+/// The properties of an ingress interface that determine the keys of its packets.
 struct Arrival<'p> {
     number: u16,
     /// Context of the packets that belong to no site.

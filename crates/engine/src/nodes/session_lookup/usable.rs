@@ -28,8 +28,8 @@ pub(super) struct Found<'s, F: Family> {
     pub(super) own: bool,
 }
 
-/// The session of a packet, if the packet may use it without a new decision, and no other node processes the packet before. All
-/// other packets are put on the list of another node, or dropped.
+/// The session of a packet, if the packet may use the session without a new decision and no other node must process the
+/// packet first. All other packets are put on the list of another node, or dropped.
 #[inline(always)]
 pub(super) fn usable_session<'s, F: Family, const SPREAD: bool>(
     shard: &'s mut Shard<'_>,

@@ -129,8 +129,8 @@ pub struct NamedCounter<C> {
 }
 
 impl<C> NamedCounter<C> {
-    /// Sum of the value with a number over several sources. The sum wraps, because the counter of a worker decreases if the
-    /// worker completes what another one has begun.
+    /// Sum over several sources of the value with this number. The sum wraps, because a worker's counter may become
+    /// negative if the worker completes an operation that another worker has started.
     pub fn value<'c>(&self, sources: impl Iterator<Item = &'c C>, number: usize) -> u64
     where
         C: 'c,
@@ -167,8 +167,8 @@ impl<C> NamedCounter<C> {
 /// names the label that divides the counter, and the type of the label's values. A row with a function after its help text is
 /// computed from other counters and has no field. Lists show the counters in the order of declaration.
 ///
-/// `of` is the struct from which the list reads: the struct itself, or one with the struct in a field. `labels` distinguish
-/// the instances of the struct. `names` declares a struct with the printed names, whose value is `NAMES`.
+/// `of` is the struct from which the list reads: the struct itself, or a struct that contains it in a field. `labels`
+/// distinguish the instances of the struct. `names` declares a struct with the printed names, whose value is `NAMES`.
 macro_rules! counters {
     (
         $(#[$meta:meta])*

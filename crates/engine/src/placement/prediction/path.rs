@@ -4,7 +4,7 @@ use crate::placement::{Core, Costs, Part, Topology};
 
 use super::WorkerLoad;
 
-/// Factor of the cycles for receiving and transmitting on a core of another memory node than the device.
+/// Factor of the cycles for receiving and transmitting on a core whose memory node is not that of the device.
 const REMOTE: f64 = 1.3;
 
 /// Adds up the cycles of workers along the path of packets.
@@ -23,7 +23,8 @@ impl PathCost<'_> {
         self.loads.get_mut(place)
     }
 
-    /// Adds the cycles of a part for workers with these fractions of the packets.
+    /// Adds the cycles of a part to the load of each worker in `at`, weighted by the fraction of the packets that the
+    /// worker processes.
     pub(super) fn work(&mut self, part: Part, at: &[At]) {
         for &(core, share) in at {
             let mut cycles = self.costs.of(part) * share;
@@ -51,7 +52,8 @@ impl PathCost<'_> {
         }
     }
 
-    /// Adds the cycles for handing all packets to new workers. Each present worker hands packets to all new workers in proportion.
+    /// Adds the cycles for handing all packets to the workers of the next part. The packets of each present worker are
+    /// divided among the next workers in proportion to the fractions of the next workers.
     pub(super) fn spread(&mut self, from: &[At], to: &[At], part: Part) {
         for &(sender, given) in from {
             for &(rule_receiver, taken) in to {
@@ -60,7 +62,8 @@ impl PathCost<'_> {
         }
     }
 
-    /// Adds the cycles for buffers that return from transmitting to receiving workers, for every pair of workers in proportion.
+    /// Adds the cycles for buffers that return from transmitting to receiving workers. Each pair of workers counts in
+    /// proportion to the fractions of both workers.
     pub(super) fn back(&mut self, received: &[At], sent: &[At]) {
         for &(receiver, brought) in received {
             for &(sender, taken) in sent.iter().filter(|&&(sender, _)| sender != receiver) {

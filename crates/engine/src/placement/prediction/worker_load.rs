@@ -1,8 +1,8 @@
-//! The cycles of a worker, by what it uses them for.
+//! The cycles of a worker, by purpose.
 
 use crate::placement::{Core, Part};
 
-/// Cause of a worker's cycles.
+/// Purpose for which a worker uses cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item {
     /// A part of packet processing.

@@ -35,12 +35,12 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     fn nat(&self) -> Decision {
         self.verdict().nat
     }
-    /// Generation of the snapshot under which the session was decided.
+    /// Generation of the snapshot from which the decision for this session was made.
     #[inline(always)]
     fn generation(&self) -> u32 {
         self.verdict().generation
     }
-    /// Sets the generation of the snapshot under which the session was decided.
+    /// Sets the generation of the snapshot from which the decision for this session was made.
     fn set_generation(&mut self, generation: u32) {
         self.verdict_mut().generation = generation;
     }
@@ -73,7 +73,7 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     fn bound_interface(&self, direction: Direction) -> u16 {
         self.verdict().bound.interface(direction)
     }
-    /// Binds a direction to another interface.
+    /// Binds a direction to a different interface.
     fn set_bound_interface(&mut self, direction: Direction, interface: u16) {
         let verdict = self.verdict_mut();
         verdict.bound = verdict.bound.with(direction, interface);

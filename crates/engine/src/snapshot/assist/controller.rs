@@ -1,9 +1,10 @@
 //! Decides when an I/O worker borrows a shard, which shard it borrows, and when it returns the shard.
 //!
 //! A session worker is overloaded while its ring from the I/O worker contains more packets than the threshold. An I/O
-//! worker then borrows its shards, one after another, as long as the I/O worker can process the packets of these shards
-//! without delay. The I/O worker returns a shard when all rings have been nearly empty for some time, or when the I/O
-//! worker is overloaded and the session worker is not. Between the low mark and the threshold, no shard moves.
+//! worker then borrows shards of the session worker, one after another, as long as the I/O worker can process the
+//! packets of these shards without delay. The I/O worker returns a shard when all rings have been nearly empty for some
+//! time, or when the I/O worker is overloaded and the session worker is not. Between the low mark and the threshold, no
+//! shard moves.
 
 use crate::packet::io::WorkerIndex;
 
@@ -167,7 +168,7 @@ impl Controller {
         chosen.map(|shard| AssistAction::Take(shard, from))
     }
 
-    /// The busiest borrowed shard of a session worker with little load.
+    /// The busiest borrowed shard that belongs to a session worker with little load.
     fn surplus(&self, rings: &[(WorkerIndex, usize)], low: usize) -> Option<(u16, WorkerIndex)> {
         let is_idle = |home: WorkerIndex| rings.iter().any(|&(worker, waiting)| worker == home && waiting <= low);
         let idle = self.allocated.iter().filter(|&&(_, home)| is_idle(home));

@@ -63,7 +63,7 @@ pub enum Action {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChainError {
     /// The entry chain is missing.
-    #[error("the chain `{ENTRY}` is missing, at which packets enter")]
+    #[error("the chain `{ENTRY}`, at which packets enter, is missing")]
     NoEntry,
     /// A chain does not exist.
     #[error("there is no chain `{0}`")]
@@ -80,7 +80,7 @@ pub enum ChainError {
 }
 
 impl Action {
-    /// The chain at which all packets or some packets of the step continue, if there is one.
+    /// The chain, if any, at which all or some packets of the step continue.
     fn to(&self) -> Option<&String> {
         match self {
             Self::Classify { to, .. } | Self::To(to) => Some(to),

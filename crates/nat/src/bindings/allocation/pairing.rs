@@ -48,7 +48,7 @@ impl<A: Address> Bindings<'_, A> {
         if valid.selection() == PortSelection::Random {
             return Some(valid.address(self.ports.address_from(pool, first)));
         }
-        // Select an address with ports of only this shard.
+        // Select an address whose ports all belong to this shard.
         let (shards, shard) = (self.ports.layout().shards(), self.ports.shard());
         let mut order = (first..count).chain(0..first).map(|place| valid.address(place));
         order.find(|&address| valid.shard_of(shards, address, 0) == shard)

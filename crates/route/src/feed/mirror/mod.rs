@@ -95,9 +95,9 @@ pub struct KernelTable {
     leads: KernelTargets,
     /// Whether a dump is in progress.
     is_listing: bool,
-    /// Prefixes with a change that was reported during the dump before their own routes were dumped.
+    /// Prefixes for which a change was reported during the dump, before their own routes were dumped.
     early: HashMap<Prefix, Early>,
-    /// Prefixes with a change that was reported during the dump after the first of their own routes was dumped.
+    /// Prefixes for which a change was reported during the dump, after the first of their own routes was dumped.
     late: HashSet<Prefix>,
     /// Whether the dump may have omitted or repeated routes.
     is_unreliable: bool,
@@ -249,7 +249,7 @@ impl KernelTable {
         });
     }
 
-    /// Removes a prefix with routes that can't be offered.
+    /// Removes a prefix whose routes can't be offered.
     pub fn forget(&mut self, prefix: Prefix) {
         self.change(prefix, |routes, _, removed| removed.append(routes));
     }

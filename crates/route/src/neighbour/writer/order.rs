@@ -58,7 +58,7 @@ impl NeighbourWriter {
             || self.displace(Which::Unconfirmed, None, emit)
     }
 
-    /// Displaces the oldest entry without holds of an order. `of` restricts the displacement to an interface or a
+    /// Displaces the oldest entry without holds in an order. `of` restricts the displacement to an interface or a
     /// router. Examines at most 16 entries.
     pub(super) fn displace(
         &mut self,

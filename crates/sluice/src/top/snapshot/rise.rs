@@ -17,7 +17,7 @@ pub(super) struct Rise {
     pub(super) assist: AssistRise,
 }
 
-/// Number of shards that are currently taken over, and the increases of the other counters for assisting.
+/// Number of shards that are currently taken over, and the increases of the other assist counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AssistRise {
     pub(super) lent: u64,

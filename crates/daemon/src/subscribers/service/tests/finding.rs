@@ -143,7 +143,7 @@ fn request_goes_to_the_routers_host_where_the_server_is() {
     let relayed = world.sent.pop().expect("it is relayed");
     assert_eq!((FLAT, Delivery::Host), (relayed.interface, relayed.delivery));
     let datagram = Datagram::of(&relayed.bytes).expect("a datagram");
-    // The kernel drops packets with one of its own addresses as source, so the packet has another source address.
+    // The kernel drops packets with one of its own addresses as source, so the packet has a different source address.
     assert_eq!(Ipv4Addr::new(10, 1, 255, 1), *datagram.source.ip());
     assert_eq!([2, 0, 0, 0, 1, FLAT as u8], datagram.destination_mac);
 }

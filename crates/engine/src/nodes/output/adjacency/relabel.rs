@@ -70,7 +70,7 @@ impl Adjacency {
         self.port
     }
 
-    /// Writes the MAC addresses of a frame of `length` bytes without tags, and counts the frame as sent.
+    /// Writes the MAC addresses of an untagged frame of `length` bytes, and counts the frame as sent.
     #[inline(always)]
     pub fn rewrite_link(&mut self, head: &mut [u8; 12], length: usize) {
         // The sent frame keeps the EtherType of the received frame.
@@ -173,7 +173,7 @@ impl Adjacency {
         true
     }
 
-    /// Exit of a frame with a finished link header.
+    /// Exit by which a frame with a finished link header leaves.
     #[inline(always)]
     pub fn out(&self) -> OutputResult {
         match self.sender {
