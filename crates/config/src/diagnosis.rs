@@ -81,9 +81,9 @@ impl Diagnosis {
     }
 
     /// The problems as data.
-    pub fn complaints(&self) -> Vec<Finding> {
+    pub fn findings(&self) -> Vec<Finding> {
         let places = Places::new(&self.text);
-        let complaints = self.found.iter().scan(places, |places, located| {
+        let findings = self.found.iter().scan(places, |places, located| {
             let (line, column) = places.of(located);
             Some(Finding {
                 line: line + 1,
@@ -94,7 +94,7 @@ impl Diagnosis {
                 advice: located.advice,
             })
         });
-        complaints.collect()
+        findings.collect()
     }
 
     /// Text for a terminal with `width` columns: each problem with its lines of the file and a hint. Long lines and

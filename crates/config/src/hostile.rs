@@ -68,11 +68,11 @@ fn is_readable(error: &ImportError) {
 
 /// Format a diagnosis in all supported forms, and check the results.
 fn render(diagnosis: &Diagnosis) {
-    let complaints = diagnosis.complaints();
-    assert_eq!(diagnosis.found().len(), complaints.len());
-    let json = serde_json::to_string(&complaints).expect("a complaint is JSON");
+    let findings = diagnosis.findings();
+    assert_eq!(diagnosis.found().len(), findings.len());
+    let json = serde_json::to_string(&findings).expect("a complaint is JSON");
     let read: Vec<crate::Finding> = serde_json::from_str(&json).expect("JSON is read back");
-    assert_eq!(complaints, read);
+    assert_eq!(findings, read);
     let is_acted_on = |text: &str| text.chars().any(|c| c != '\n' && is_hidden(c));
     for width in [40, 80, 1000] {
         let plain = diagnosis.render(width, false);

@@ -17,12 +17,12 @@ fn checked(filter: &str) -> Result<Checked, Diagnosis> {
 
 /// Problems of a filter, one per line. Line numbers are relative to the first line of the filter, which has number 0.
 fn wrong(filter: &str) -> Vec<String> {
-    let complaints = checked(filter).expect_err("it is wrong").complaints();
+    let findings = checked(filter).expect_err("it is wrong").findings();
     let line = |finding: &sluice_config::Finding| {
         assert!(finding.hint.is_some(), "{}", finding.message);
         format!("{}: {}: {}", finding.line - 6, finding.text, finding.message)
     };
-    complaints.iter().map(line).collect()
+    findings.iter().map(line).collect()
 }
 
 fn rule(keys: &str) -> String {
@@ -80,7 +80,7 @@ fragment = "later"
     // One source, 4 IPv4 destinations and 4 port ranges. There are no combinations for IPv6, since the source is IPv4.
     assert_eq!(4 * 4, rules[1].selection.combinations());
     assert_eq!(2 + 2, rules[2].selection.combinations());
-    assert_eq!(0, checked.advice.complaints().len());
+    assert_eq!(0, checked.advice.findings().len());
 }
 
 #[test]
@@ -469,7 +469,7 @@ fn filter_rules_without_tracking_are_refused_where_something_needs_a_session() {
     );
     // The order of the rules determines whether a session is created, so neither rule is redundant.
     let twice = checked(&rule("track = false\n[[filter.rules]]\naction = \"accept\"")).unwrap();
-    let advice = twice.advice.complaints();
+    let advice = twice.advice.findings();
     assert!(
         advice[0].message.contains("with another action"),
         "{}",
@@ -544,7 +544,7 @@ protocol = "tcp"
     let advice: Vec<_> = checked(text)
         .unwrap_or_else(|wrong| panic!("{wrong}"))
         .advice
-        .complaints();
+        .findings();
     let messages: Vec<_> = advice.iter().map(|finding| finding.message.as_str()).collect();
     assert_eq!(
         [

@@ -502,7 +502,7 @@ proptest! {
         let text: String = characters.into_iter().collect();
         if let Err(diagnosis) = check("changed", &text, &machine()) {
             prop_assert!(!diagnosis.found().is_empty());
-            for finding in diagnosis.complaints() {
+            for finding in diagnosis.findings() {
                 prop_assert!(finding.line >= 1 && finding.column >= 1);
                 prop_assert!(!finding.message.is_empty());
             }

@@ -29,7 +29,7 @@ pub fn run(loaded: Loaded, output: &mut dyn Write) -> Result<(), DaemonError> {
         loaded.checked.config.cores.clone(),
         document.system.watchdog.limit.duration(),
     );
-    for finding in loaded.checked.advice.complaints() {
+    for finding in loaded.checked.advice.findings() {
         tracing::warn!("{}:{}: {}", loaded.name, finding.line, finding.message);
     }
     let socket = Socket::claim(&path)?;

@@ -188,7 +188,7 @@ fn warn_of_failures(devices: &Devices, outlooks: &[Outlook], reported: &[String]
 
 /// Log the interfaces whose devices are absent.
 fn warn_of_absent(loaded: &Loaded, absent: Vec<Fault>) {
-    for finding in place(&loaded.name, &loaded.text, absent).complaints() {
+    for finding in place(&loaded.name, &loaded.text, absent).findings() {
         let hint = finding.hint.map(|hint| format!(": {hint}")).unwrap_or_default();
         tracing::warn!(
             "{}:{}: {}{hint} (the other interfaces work, and this interface follows as soon as its device can be \

@@ -91,7 +91,7 @@ fn as_text(
             )?;
         }
     }
-    for finding in loaded.checked.advice.complaints() {
+    for finding in loaded.checked.advice.findings() {
         let message = escaped(&finding.message);
         writeln!(output, "\n{}:{}: {message}", loaded.name, finding.line)?;
     }
@@ -346,7 +346,7 @@ fn as_json(
                 "why": refused.why,
             })).collect::<Vec<_>>(),
         })),
-        "advice": loaded.checked.advice.complaints(),
+        "advice": loaded.checked.advice.findings(),
     });
     writeln!(output, "{document:#}")?;
     Ok(())

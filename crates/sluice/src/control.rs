@@ -63,8 +63,8 @@ pub fn apply(
             Ok(())
         }
         ApplyAnswer::Committed { .. } => Ok(()),
-        ApplyAnswer::Refused { complaints } => {
-            let lines: Vec<_> = complaints.iter().map(|finding| line(&name, finding)).collect();
+        ApplyAnswer::Refused { findings } => {
+            let lines: Vec<_> = findings.iter().map(|finding| line(&name, finding)).collect();
             Err(CommandError::Refused(lines.join("\n")))
         }
         ApplyAnswer::NeedsRestart { changes } => {

@@ -68,8 +68,8 @@ pub fn edit(socket: &Path, edit: &FilterEdit, output: &mut dyn Write) -> Result<
         pretty(&answer, output)?;
     }
     match answer {
-        EditAnswer::Refused { complaints } => {
-            let lines: Vec<_> = complaints.iter().map(|finding| line("rules", finding)).collect();
+        EditAnswer::Refused { findings } => {
+            let lines: Vec<_> = findings.iter().map(|finding| line("rules", finding)).collect();
             Err(CommandError::Refused(lines.join("\n")))
         }
         EditAnswer::Done { .. } if *json => Ok(()),

@@ -116,7 +116,7 @@ async fn apply(Json(request): Json<ApplyRequest>) -> Json<ApplyAnswer> {
             changes: vec![change("system.shards", Some("they are fixed"))],
         },
         _ => ApplyAnswer::Refused {
-            complaints: vec![Finding {
+            findings: vec![Finding {
                 line: 3,
                 column: 1,
                 text: "x".into(),

@@ -38,7 +38,7 @@ fn sluice(words: &[&str]) -> (String, String) {
     let trace = json!({ "time": 1, "worker": 0, "interface": HOSTILE, "packet": HOSTILE, "steps": [step] });
     let finding =
         json!({ "line": 1, "column": 1, "text": HOSTILE, "message": HOSTILE, "hint": HOSTILE, "advice": false });
-    let refused = json!({ "result": "refused", "complaints": [finding] });
+    let refused = json!({ "result": "refused", "findings": [finding] });
     let failure = (
         StatusCode::BAD_REQUEST,
         Json(Failure {

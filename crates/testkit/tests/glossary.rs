@@ -103,6 +103,7 @@ const ABANDONED: &[&str] = &[
     "complain",
     "complained",
     "complaint",
+    "complaints",
     "conclude",
     "credit",
     "credits",

@@ -122,7 +122,7 @@ pub enum ApplyAnswer {
     #[serde(rename_all = "kebab-case")]
     Refused {
         /// Problems of the configuration.
-        complaints: Vec<Finding>,
+        findings: Vec<Finding>,
     },
     /// The configuration is valid, but requires a restart. The previous configuration remains active.
     #[serde(rename_all = "kebab-case")]

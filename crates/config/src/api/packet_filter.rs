@@ -174,7 +174,7 @@ pub enum EditAnswer {
     /// The rules are invalid, and the filter is unchanged.
     Refused {
         /// Problems of the rules.
-        complaints: Vec<Finding>,
+        findings: Vec<Finding>,
     },
 }
 

@@ -52,19 +52,19 @@ fn needs_restart(changes: &[Change]) -> Option<ApplyAnswer> {
 /// Response that rejects a configuration because of faults.
 fn refused_for(request: &ApplyRequest, faults: Vec<Fault>) -> ApplyAnswer {
     ApplyAnswer::Refused {
-        complaints: place(&request.name, &request.text, faults).complaints(),
+        findings: place(&request.name, &request.text, faults).findings(),
     }
 }
 
 /// Response that rejects a configuration whose text is wrong.
 fn refused_text(request: &ApplyRequest, diagnosis: &Diagnosis) -> ApplyAnswer {
-    let complaints = diagnosis.complaints();
+    let findings = diagnosis.findings();
     tracing::warn!(
         "{} is refused: the configuration has {} faults",
         request.name,
-        complaints.len()
+        findings.len()
     );
-    ApplyAnswer::Refused { complaints }
+    ApplyAnswer::Refused { findings }
 }
 
 /// Response that rejects the pools of a configuration, with a hint for the operator.
@@ -97,7 +97,7 @@ fn refused_lowering(request: &ApplyRequest, error: &LoweringError) -> ApplyAnswe
 
 fn refused(message: String) -> ApplyAnswer {
     ApplyAnswer::Refused {
-        complaints: vec![Finding {
+        findings: vec![Finding {
             line: 1,
             column: 1,
             text: String::new(),
@@ -225,7 +225,7 @@ impl Serve for operation::Apply {
         let applied = renewed
             .as_ref()
             .and_then(|renewed| renewed.applied(&control, &mut changes));
-        let advice = checked.advice.complaints();
+        let advice = checked.advice.findings();
         let pools = lowering::pool_names(&checked.config, &control.pools());
         let inspection = renewed.as_ref().map(|renewed| &renewed.inspection);
         let opened = match control.open_added(&checked.config, request.dry_run).await {

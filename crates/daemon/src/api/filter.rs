@@ -64,8 +64,8 @@ impl Serve for operation::InsertRules {
         ) {
             Ok(inserted) => inserted,
             Err(diagnosis) => {
-                let complaints = diagnosis.complaints();
-                return Ok(EditAnswer::Refused { complaints });
+                let findings = diagnosis.findings();
+                return Ok(EditAnswer::Refused { findings });
             }
         };
         edit(&control, "inserted", |rules, plane| {

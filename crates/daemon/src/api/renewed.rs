@@ -43,7 +43,7 @@ impl RenewalError {
             },
         };
         ApplyAnswer::Refused {
-            complaints: place(&request.name, &request.text, vec![fault]).complaints(),
+            findings: place(&request.name, &request.text, vec![fault]).findings(),
         }
     }
 }
