@@ -254,11 +254,12 @@ pub fn is_tracked<F: Family>(
     may_start(result) && result.verdict != Verdict::AcceptUntracked
 }
 
-/// Whether a flow to the gateway itself passes the input filter. Rules with an application can't reject it.
+/// Whether a flow passes. Rules with an application can't reject it.
 pub fn may_start(result: FilterResult) -> bool {
     result.verdict.passes() || matches!(result.by, DecidedBy::Application(_))
 }
 
+/// Evaluates the input filter for a flow to the gateway itself.
 pub fn query_gateway<F: Family>(filters: &Filters, header: Header<F::Number>) -> FilterResult {
     F::gateway_filter(filters).map_or(FilterResult::PASS, |filter| {
         filter.evaluate(&input_filter::header(header))
