@@ -459,6 +459,22 @@ fn what_cannot_be_followed_is_counted_by_its_reason() {
 }
 
 #[test]
+fn attributes_that_are_not_needed_make_no_message_malformed() {
+    let mut router = Router::new(Origin::Fpm);
+    // An unknown attribute, RTA_UID with an invalid length, RTA_METRICS without a complete metric.
+    let route = |to: &str| {
+        let writer = route(to, BGP).attribute(99, &[1]).attribute(25, &[1]);
+        writer.attribute(8, &[1]).number(4, 3)
+    };
+    router.told(&[route("10.9.0.0/16").finish()]);
+    assert_eq!(Some(&[(NextHop::Attached(0), 1)][..]), router.to("10.9.0.0/16"));
+    assert!(router.refused().is_empty());
+    // RTA_ENCAP with an incomplete attribute.
+    router.told(&[route("10.8.0.0/16").attribute(22, &[9]).finish()]);
+    assert_eq!(vec![("encapsulation", 1), ("next-hops", 1)], router.refused());
+}
+
+#[test]
 fn route_that_changes_to_what_cannot_be_followed_is_taken_back() {
     let mut router = Router::new(Origin::Fpm);
     router.told(&[next_hop(1, "10.0.0.2", 3), by("10.9.0.0/16", 1)]);

@@ -2,7 +2,7 @@
 //! offered to the RIB.
 
 use super::mirror::{DeleteResult, KernelTarget, SelectedRoute};
-use super::netlink::{self, Kind, RouteMessage};
+use super::netlink::{self, RouteMessage, RouteType};
 use super::objects::refusal;
 use super::protocol::{DERIVED, OWN_PROTOCOL, distance};
 use super::{Feed, Refused, drops};
@@ -24,7 +24,7 @@ impl Feed {
     pub(super) fn mirror_route(
         &mut self,
         rib: &mut Rib,
-        route: &RouteMessage<'_>,
+        route: &RouteMessage,
         is_of_object: bool,
         now: Time,
     ) -> Result<(), Refused> {
@@ -35,7 +35,7 @@ impl Feed {
         {
             return Ok(());
         }
-        let lead = lead(route)?;
+        let lead = lead(route);
         let followed = Self::is_foreign(route).and_then(|()| self.count_legs(route, &lead));
         let is_listed = route.flags & netlink::MULTI != 0;
         let offered = if self.mirror.is_empty(route.prefix) {
@@ -60,13 +60,8 @@ impl Feed {
     }
 
     /// Deletes a route of the kernel's table, or some of its next hops.
-    pub(super) fn remove_mirrored(
-        &mut self,
-        rib: &mut Rib,
-        route: &RouteMessage<'_>,
-        now: Time,
-    ) -> Result<(), Refused> {
-        let lead = lead(route)?;
+    pub(super) fn remove_mirrored(&mut self, rib: &mut Rib, route: &RouteMessage, now: Time) -> Result<(), Refused> {
+        let lead = lead(route);
         let before = self.metrics(route.prefix);
         match self.mirror.delete_route(route, lead) {
             DeleteResult::Known => return Ok(()),
@@ -79,7 +74,7 @@ impl Feed {
     }
 
     /// Counts the unsupported next hops of a route. Returns an error if no next hop is supported.
-    fn count_legs(&mut self, route: &RouteMessage<'_>, lead: &KernelTarget) -> Result<(), Refused> {
+    fn count_legs(&mut self, route: &RouteMessage, lead: &KernelTarget) -> Result<(), Refused> {
         match lead {
             KernelTarget::Legs(legs) => {
                 let mut usable = false;
@@ -180,15 +175,16 @@ impl Feed {
 }
 
 /// Target of a kernel route.
-fn lead(route: &RouteMessage<'_>) -> Result<KernelTarget, Refused> {
+fn lead(route: &RouteMessage) -> KernelTarget {
     if let Some(id) = route.next_hop {
-        return Ok(KernelTarget::Object(id));
+        return KernelTarget::Object(id);
     }
-    if matches!(route.protocol, DERIVED | OWN_PROTOCOL) || route.kind == Kind::Other {
-        return Ok(KernelTarget::KernelOnly);
+    if matches!(route.protocol, DERIVED | OWN_PROTOCOL) {
+        return KernelTarget::KernelOnly;
     }
-    match drops(route.kind) {
-        Some(refusal) => Ok(KernelTarget::Refused(refusal)),
-        None => route.legs().collect::<Result<_, _>>().map(KernelTarget::Legs),
+    match (drops(route.kind), route.kind) {
+        (Some(refusal), _) => KernelTarget::Refused(refusal),
+        (None, RouteType::Unicast) => KernelTarget::Legs(route.legs().into()),
+        _ => KernelTarget::KernelOnly,
     }
 }

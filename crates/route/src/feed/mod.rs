@@ -20,7 +20,8 @@ pub use count::FeedCounts;
 #[doc(hidden)]
 pub use hostile::hostile;
 use mirror::KernelTable;
-use netlink::{Kind, Message, NextHopMember, NextHopMessage, RouteMessage, kind};
+use netlink::{Message, NextHopMember, NextHopMessage, RouteMessage, RouteType, kind};
+use netlink_packet_route::link::{LinkFlags, LinkHeader};
 use objects::{NextHopObjects, ObjectKind, refusal};
 use protocol::DERIVED;
 pub use protocol::{OWN_PROTOCOL, distance, protocol_name};
@@ -148,7 +149,7 @@ impl Feed {
         for message in netlink::messages(bytes) {
             self.counts.messages += 1;
             if let Ok(message) = &message {
-                self.is_torn |= message.flags & netlink::DUMP_INTERRUPTED != 0;
+                self.is_torn |= message.flags() & netlink::DUMP_INTERRUPTED != 0;
             }
             let followed = message.and_then(|message| self.follow_one(rib, &message, now));
             if let Err(refused) = followed {
@@ -158,20 +159,20 @@ impl Feed {
     }
 
     fn follow_one(&mut self, rib: &mut Rib, message: &Message<'_>, now: Time) -> Result<(), Refused> {
-        match message.kind {
+        match message.message_type() {
             kind::NEW_ROUTE => self.new_route(rib, message, now),
             kind::DELETE_ROUTE => self.delete_route(rib, message, now),
             kind::NEW_NEXT_HOP => {
-                self.object_request = Some(message.request);
-                self.new_next_hop(rib, message.body)
+                self.object_request = Some(request(message));
+                self.new_next_hop(rib, message.payload())
             }
-            kind::DELETE_NEXT_HOP => self.delete_next_hop(rib, message.body),
+            kind::DELETE_NEXT_HOP => self.delete_next_hop(rib, message.payload()),
             kind::NEW_LINK | kind::DELETE_LINK | kind::NEW_ADDRESS | kind::DELETE_ADDRESS if self.is_kernel() => {
                 self.is_incomplete |= self.disturbs(message);
                 Ok(())
             }
             kind::DONE => {
-                let is_torn = std::mem::take(&mut self.is_torn) || message.flags & netlink::DUMP_INTERRUPTED != 0;
+                let is_torn = std::mem::take(&mut self.is_torn) || message.flags() & netlink::DUMP_INTERRUPTED != 0;
                 self.listed = Some(if is_torn {
                     DumpResult::Incomplete
                 } else {
@@ -190,10 +191,13 @@ impl Feed {
 
     /// Whether a link or address event may have removed or restored routes.
     fn disturbs(&mut self, message: &Message<'_>) -> bool {
-        let is_v4 = message.body.first() == Some(&netlink::INET);
-        match (message.kind, netlink::link(message.body)) {
-            (kind::NEW_LINK, Some(link)) => self.links_up.insert(link.index, link.is_up) != Some(link.is_up),
-            (kind::DELETE_LINK, Some(link)) => self.links_up.remove(&link.index).is_some(),
+        let is_v4 = message.payload().first() == Some(&netlink::INET);
+        match (message.message_type(), LinkHeader::parse(message.payload())) {
+            (kind::NEW_LINK, Ok(link)) => {
+                let is_up = link.flags.contains(LinkFlags::Up);
+                self.links_up.insert(link.index, is_up) != Some(is_up)
+            }
+            (kind::DELETE_LINK, Ok(link)) => self.links_up.remove(&link.index).is_some(),
             // The first IPv4 address of an interface makes dead next hops usable again.
             (kind::NEW_ADDRESS, _) => is_v4,
             _ => true,
@@ -201,7 +205,7 @@ impl Feed {
     }
 
     /// Checks that a message concerns a route in the peer's table.
-    fn is_relevant(&self, message: &RouteMessage<'_>) -> Result<(), Refused> {
+    fn is_relevant(&self, message: &RouteMessage) -> Result<(), Refused> {
         if message.table != self.peer.table {
             return Err(Refused::Table);
         }
@@ -212,7 +216,7 @@ impl Feed {
     }
 
     /// Checks that the route is neither derived from an interface address nor created by Sluice.
-    fn is_foreign(message: &RouteMessage<'_>) -> Result<(), Refused> {
+    fn is_foreign(message: &RouteMessage) -> Result<(), Refused> {
         match message.protocol {
             DERIVED => Err(Refused::Connected),
             OWN_PROTOCOL => Err(Refused::Own),
@@ -224,7 +228,7 @@ impl Feed {
         let route = RouteMessage::read(message)?;
         self.is_relevant(&route)?;
         if self.is_kernel() {
-            let is_of_object = self.object_request == Some(message.request);
+            let is_of_object = self.object_request == Some(request(message));
             return self.mirror_route(rib, &route, is_of_object, now);
         }
         Self::is_foreign(&route)?;
@@ -248,22 +252,21 @@ impl Feed {
     }
 
     /// RIB group of a route. Without a group, stores the next hops of the route in `self.hops`.
-    fn target(&mut self, rib: &mut Rib, message: &RouteMessage<'_>) -> Result<Option<Group>, Refused> {
+    fn target(&mut self, rib: &mut Rib, message: &RouteMessage) -> Result<Option<Group>, Refused> {
         self.hops.clear();
-        if message.kind == Kind::Other {
-            return Err(Refused::Kind);
-        }
         if let Some(refusal) = drops(message.kind) {
             self.hops.push(WeightedNextHop::new(OfferedNextHop::Drop(refusal)));
             return Ok(None);
+        }
+        if message.kind != RouteType::Unicast {
+            return Err(Refused::Kind);
         }
         if let Some(id) = message.next_hop {
             return self.objects.group(rib, id).map(Some);
         }
         for leg in message.legs() {
             // Omit an unusable next hop, and use the usable next hops.
-            let leg = leg?;
-            match self.next_hop(message.prefix, &leg) {
+            match self.next_hop(message.prefix, leg) {
                 Ok(_) if self.hops.len() == MAX_HOPS => return Err(Refused::NextHops),
                 Ok(next_hop) => self.hops.push(WeightedNextHop {
                     weight: leg.weight,
@@ -324,15 +327,10 @@ impl Feed {
 
     fn new_next_hop(&mut self, rib: &mut Rib, body: &[u8]) -> Result<(), Refused> {
         let message = NextHopMessage::read(body)?;
-        let meaning = match message.group() {
+        let meaning = match message.group {
             _ if message.is_bridging => ObjectKind::One(Err(Refused::Bridging)),
-            Some(members) => {
-                let members: Vec<_> = members.take(MAX_HOPS + 1).collect();
-                match members.len() {
-                    ..=MAX_HOPS => ObjectKind::Group(members),
-                    _ => ObjectKind::One(Err(Refused::NextHops)),
-                }
-            }
+            Some(members) if members.len() > MAX_HOPS => ObjectKind::One(Err(Refused::NextHops)),
+            Some(members) => ObjectKind::Group(members),
             None if message.is_blackhole => {
                 ObjectKind::One(Ok(WeightedNextHop::new(OfferedNextHop::Drop(DropKind::Blackhole))))
             }
@@ -371,13 +369,18 @@ const PLACEHOLDER: Address = Address::V4(0xa9fe_0001);
 /// An IPv4 prefix, because the gateway of an IPv4 route may belong to either address family.
 const ANY: Prefix = Prefix::ALL_V4;
 
-/// How a route drops packets; `None` for a route that forwards packets.
-fn drops(kind: Kind) -> Option<DropKind> {
+/// Sequence number and netlink port of the request that caused a message.
+fn request(message: &Message<'_>) -> (u32, u32) {
+    (message.sequence_number(), message.port_number())
+}
+
+/// How a route drops packets; `None` for any other route.
+fn drops(kind: RouteType) -> Option<DropKind> {
     match kind {
-        Kind::Blackhole => Some(DropKind::Blackhole),
-        Kind::Unreachable => Some(DropKind::Unreachable),
-        Kind::Prohibit => Some(DropKind::Prohibit),
-        Kind::Throw => Some(DropKind::NoRoute),
-        Kind::Unicast | Kind::Other => None,
+        RouteType::BlackHole => Some(DropKind::Blackhole),
+        RouteType::Unreachable => Some(DropKind::Unreachable),
+        RouteType::Prohibit => Some(DropKind::Prohibit),
+        RouteType::Throw => Some(DropKind::NoRoute),
+        _ => None,
     }
 }

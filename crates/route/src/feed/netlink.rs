@@ -1,33 +1,35 @@
-//! Decoding of netlink messages about routes and next hops without copying (rtnetlink(7)). Numbers are in the byte
-//! order of the sending host. A remote daemon's host must have the byte order of this host; otherwise the daemon's
-//! messages are malformed.
+//! Decoding of netlink messages about routes and next hops (rtnetlink(7)). Numbers are in the byte order of the sending
+//! host. A remote daemon's host must have the byte order of this host; otherwise the daemon's messages are malformed.
+//!
+//! Attributes of a message are decoded one by one: an attribute that is not needed does not make the message malformed,
+//! whatever its value.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::IpAddr;
 
-use super::Refused;
+use netlink_packet_core::{
+    DecodeError, Emitable, NLMSG_ALIGNTO, NetlinkBuffer, NlasIterator, ParseableParametrized, parse_ip, parse_u16,
+    parse_u32,
+};
+pub use netlink_packet_core::{
+    NLM_F_APPEND as APPEND, NLM_F_DUMP_INTR as DUMP_INTERRUPTED, NLM_F_MULTIPART as MULTI, NLM_F_REPLACE as REPLACE,
+};
+use netlink_packet_route::AddressFamily;
+pub use netlink_packet_route::route::RouteType;
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteLwEnCapType, RouteNextHop, RouteNextHopFlags, RouteVia,
+};
+
+use super::{Refused, writer};
 use crate::{Address, Prefix};
 
-/// A netlink message.
-#[derive(Clone, Copy, Debug)]
-pub struct Message<'a> {
-    /// Message type.
-    pub kind: u16,
-    /// Flags of the message (NLM_F_…).
-    pub flags: u16,
-    /// Request that caused the message: sequence number, and netlink port of the requesting process.
-    pub request: (u32, u32),
-    /// The bytes after the message header.
-    pub body: &'a [u8],
-}
+/// A netlink message, decoded in place.
+pub type Message<'a> = NetlinkBuffer<&'a [u8]>;
 
 /// Message types.
 pub mod kind {
-    /// No operation.
-    pub const NOOP: u16 = 1;
-    /// Error or acknowledgement.
-    pub const ERROR: u16 = 2;
-    /// End of a dump.
-    pub const DONE: u16 = 3;
+    pub use netlink_packet_core::{NLMSG_DONE as DONE, NLMSG_NOOP as NOOP};
+
     /// A route was added or changed.
     pub const NEW_ROUTE: u16 = 24;
     /// A route was deleted.
@@ -50,32 +52,15 @@ pub mod kind {
     pub const DELETE_ADDRESS: u16 = 21;
 }
 
-/// NLM_F_MULTI: the message is part of a dump.
-pub const MULTI: u16 = 2;
-/// NLM_F_REPLACE: the route replaces an existing route.
-pub const REPLACE: u16 = 0x100;
-/// NLM_F_APPEND: the route was inserted after the existing routes.
-pub const APPEND: u16 = 0x800;
-
-/// NLM_F_DUMP_INTR: the table changed during a dump.
-pub const DUMP_INTERRUPTED: u16 = 0x10;
 /// IPv4.
 pub const INET: u8 = 2;
 /// IPv6.
 pub const INET6: u8 = 10;
-/// Length of a message header.
-pub const HEADER: usize = 16;
 
-fn word(bytes: &[u8]) -> Option<u32> {
-    Some(u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?))
-}
-
-fn half(bytes: &[u8]) -> Option<u16> {
-    Some(u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?))
-}
-
-fn aligned(length: usize) -> usize {
-    length.saturating_add(3) & !3
+impl From<DecodeError> for Refused {
+    fn from(_: DecodeError) -> Self {
+        Self::Malformed
+    }
 }
 
 /// Splits `bytes` into messages. A truncated last message results in an error item.
@@ -85,61 +70,13 @@ pub fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Result<Message<'_>, Re
         if head.is_empty() {
             return None;
         }
-        let message = (|| {
-            let length = word(head)? as usize;
-            let message = Message {
-                kind: half(head.get(4..)?)?,
-                flags: half(head.get(6..)?)?,
-                request: (word(head.get(8..)?)?, word(head.get(12..)?)?),
-                body: head.get(HEADER..length)?,
-            };
-            bytes = head.get(aligned(length)..).unwrap_or_default();
-            Some(message)
-        })();
-        Some(message.ok_or(Refused::Malformed))
-    })
-}
-
-/// Splits `bytes` into attributes. Each item consists of the attribute type without flags and the attribute value.
-fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = Result<(u16, &[u8]), Refused>> {
-    std::iter::from_fn(move || {
-        let head = std::mem::take(&mut bytes);
-        if head.is_empty() {
-            return None;
+        let message = NetlinkBuffer::new_checked(head);
+        if let Ok(message) = &message {
+            let length = (message.length() as usize).next_multiple_of(NLMSG_ALIGNTO.into());
+            bytes = head.get(length..).unwrap_or_default();
         }
-        let attribute = (|| {
-            let length = usize::from(half(head)?);
-            let value = head.get(4..length)?;
-            bytes = head.get(aligned(length)..).unwrap_or_default();
-            Some((half(head.get(2..)?)? & 0x3fff, value))
-        })();
-        Some(attribute.ok_or(Refused::Malformed))
+        Some(message.map_err(Refused::from))
     })
-}
-
-fn number(value: &[u8]) -> Result<u32, Refused> {
-    word(value).ok_or(Refused::Malformed)
-}
-
-fn address(family: u8, value: &[u8]) -> Result<Address, Refused> {
-    let parsed = match family {
-        INET => value
-            .try_into()
-            .map(|bytes| Address::V4(u32::from_be_bytes(bytes)))
-            .ok(),
-        INET6 => value
-            .try_into()
-            .map(|bytes| Address::V6(u128::from_be_bytes(bytes)))
-            .ok(),
-        _ => None,
-    };
-    parsed.ok_or(Refused::Malformed)
-}
-
-/// Decodes RTA_VIA: an address family and an address.
-fn via(value: &[u8]) -> Result<Address, Refused> {
-    let family = half(value).and_then(|family| u8::try_from(family).ok());
-    address(family.ok_or(Refused::Malformed)?, value.get(2..).unwrap_or_default())
 }
 
 /// A single next hop of a message.
@@ -155,30 +92,15 @@ pub struct NextHopMember {
     pub wraps: bool,
     /// RTNH_F_ONLINK: the gateway is considered on-link even if no network of the link contains it.
     pub is_onlink: bool,
-    /// Whether the next hop is dead: the kernel currently does not use it.
+    /// RTNH_F_DEAD: the interface is administratively down. The carrier state (RTNH_F_LINKDOWN) is not read from
+    /// routes, because the kernel sends no route message when the carrier returns. Link messages contain the carrier
+    /// state.
     pub is_dead: bool,
-}
-
-/// Type of a route.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// Forward packets.
-    Unicast,
-    /// Drop packets silently.
-    Blackhole,
-    /// Drop packets and send an ICMP error: unreachable.
-    Unreachable,
-    /// Drop packets and send an ICMP error: prohibited.
-    Prohibit,
-    /// End the lookup in this table.
-    Throw,
-    /// Another type.
-    Other,
 }
 
 /// A message about a route.
 #[derive(Clone, Debug)]
-pub struct RouteMessage<'a> {
+pub struct RouteMessage {
     /// Destination prefix.
     pub prefix: Prefix,
     /// Number of the routing table.
@@ -186,7 +108,7 @@ pub struct RouteMessage<'a> {
     /// Routing protocol (RTPROT).
     pub protocol: u8,
     /// Type of the route.
-    pub kind: Kind,
+    pub kind: RouteType,
     /// Whether the route applies to only some of the packets to the prefix.
     pub is_conditional: bool,
     /// Whether the route is a cached clone instead of an entry of the table.
@@ -200,163 +122,131 @@ pub struct RouteMessage<'a> {
     /// Number of the route's next-hop object or group.
     pub next_hop: Option<u32>,
     /// The next hop of a route without multipath.
-    pub leg: NextHopMember,
-    family: u8,
-    multipath: &'a [u8],
+    leg: NextHopMember,
+    multipath: Vec<NextHopMember>,
 }
 
-const CLONED: u32 = 0x200;
-/// RTNH_F_DEAD: the interface is administratively down. The carrier state (RTNH_F_LINKDOWN) is not read from routes,
-/// because the kernel sends no route message when the carrier returns. Link messages contain the carrier state.
-const DEAD: u8 = 1;
-/// RTNH_F_ONLINK: the gateway is considered on-link.
-const ONLINK: u8 = 4;
-
-impl<'a> RouteMessage<'a> {
-    /// Decodes the body of a message about a route.
+impl RouteMessage {
+    /// Decodes a message about a route.
     ///
     /// # Errors
     /// The message is malformed, or concerns a different address family.
-    pub fn read(
-        Message {
-            flags: of_message,
-            body,
-            ..
-        }: &Message<'a>,
-    ) -> Result<Self, Refused> {
-        let &[family, length, source, tos, table, protocol, scope, kind] =
-            body.first_chunk().ok_or(Refused::Malformed)?;
-        let mut identity = DefaultHasher::new();
-        (protocol, scope).hash(&mut identity);
-        let flags = number(body.get(8..).unwrap_or_default())?;
+    pub fn read(message: &Message<'_>) -> Result<Self, Refused> {
+        let body = message.payload();
+        let header = RouteHeader::parse(body)?;
+        let (family, length) = (header.address_family, header.destination_prefix_length);
         let zero = match family {
-            INET => Address::V4(0),
-            INET6 => Address::V6(0),
+            AddressFamily::Inet => Address::V4(0),
+            AddressFamily::Inet6 => Address::V6(0),
             _ => return Err(Refused::Family),
         };
         if length > zero.bits() {
             return Err(Refused::Malformed);
         }
-        let kind = match kind {
-            1 => Kind::Unicast,
-            6 => Kind::Blackhole,
-            7 => Kind::Unreachable,
-            8 => Kind::Prohibit,
-            9 => Kind::Throw,
-            _ => Kind::Other,
-        };
-        let mut message = Self {
+        let mut route = Self {
             prefix: Prefix::new(zero, length),
-            table: table.into(),
-            protocol,
-            kind,
-            is_conditional: source > 0 || tos > 0,
-            is_cloned: flags & CLONED != 0,
+            table: header.table.into(),
+            protocol: header.protocol.into(),
+            kind: header.kind,
+            is_conditional: header.source_prefix_length > 0 || header.tos > 0,
+            is_cloned: header.flags.contains(RouteFlags::Cloned),
             metric: 0,
             identity: 0,
-            flags: *of_message,
+            flags: message.flags(),
             next_hop: None,
             leg: NextHopMember {
                 weight: 1,
-                is_dead: flags as u8 & DEAD != 0,
-                is_onlink: flags as u8 & ONLINK != 0,
+                is_dead: header.flags.contains(RouteFlags::Dead),
+                is_onlink: header.flags.contains(RouteFlags::Onlink),
                 ..NextHopMember::default()
             },
-            family,
-            multipath: &[],
+            multipath: Vec::new(),
         };
-        for attribute in attributes(body.get(12..).unwrap_or_default()) {
-            let (name, value) = attribute?;
-            match name {
-                1 => message.prefix = Prefix::new(address(family, value)?, length),
-                6 => message.metric = number(value)?,
-                // Attributes: preferred source address, metrics such as the MTU, realm.
-                7 | 8 | 11 => (name, value).hash(&mut identity),
-                9 => message.multipath = value,
-                15 => message.table = number(value)?,
-                30 => message.next_hop = Some(number(value)?),
-                _ => message.leg.read(family, name, value)?,
+        let mut identity = DefaultHasher::new();
+        (route.protocol, u8::from(header.scope)).hash(&mut identity);
+        for attribute in NlasIterator::new(&body[header.buffer_len()..]) {
+            let attribute = attribute?;
+            let context = (family, header.kind, RouteLwEnCapType::None);
+            match (attribute.kind(), RouteAttribute::parse_with_param(&attribute, context)) {
+                // RTA_PREFSRC, RTA_METRICS, RTA_FLOW
+                (name @ (7 | 8 | 11), _) => (name, attribute.value()).hash(&mut identity),
+                // RTA_NEWDST, RTA_ENCAP
+                (19 | 22, _) => route.leg.wraps = true,
+                (_, Ok(RouteAttribute::Destination(to))) => route.prefix = Prefix::new(address(&to)?, length),
+                (_, Ok(RouteAttribute::Priority(metric))) => route.metric = metric,
+                (_, Ok(RouteAttribute::MultiPath(legs))) => {
+                    route.multipath = legs.iter().map(NextHopMember::of).collect::<Result<_, _>>()?;
+                }
+                (_, Ok(RouteAttribute::Table(table))) => route.table = table,
+                (_, Ok(RouteAttribute::NhId(id))) => route.next_hop = Some(id),
+                (_, Ok(attribute)) => route.leg.read(&attribute)?,
+                // The attributes that are read here and in `NextHopMember::read`.
+                (1 | 4 | 5 | 6 | 9 | 15 | 18 | 21 | 30, Err(error)) => return Err(error.into()),
+                (_, Err(_)) => {}
             }
         }
-        if message.next_hop.is_none() {
+        if route.next_hop.is_none() {
             // Exclude the type of a route with a next-hop object, because the object determines the type.
-            message.kind.hash(&mut identity);
+            u8::from(route.kind).hash(&mut identity);
         }
-        message.identity = identity.finish() as u32;
-        Ok(message)
+        route.identity = identity.finish() as u32;
+        Ok(route)
     }
 
     /// Next hops of a route without a next-hop object.
-    pub fn legs(&self) -> impl Iterator<Item = Result<NextHopMember, Refused>> {
-        let one = self.multipath.is_empty().then_some(Ok(self.leg));
-        let (family, mut bytes) = (self.family, self.multipath);
-        let group = std::iter::from_fn(move || {
-            let head = std::mem::take(&mut bytes);
-            if head.is_empty() {
-                return None;
-            }
-            let leg = (|| {
-                let length = usize::from(half(head).ok_or(Refused::Malformed)?);
-                let (fixed, nested) = head
-                    .get(..length)
-                    .and_then(|leg| leg.split_at_checked(8))
-                    .ok_or(Refused::Malformed)?;
-                let mut leg = NextHopMember {
-                    interface: number(&fixed[4..])?,
-                    weight: fixed[3].saturating_add(1),
-                    is_dead: fixed[2] & DEAD != 0,
-                    is_onlink: fixed[2] & ONLINK != 0,
-                    ..NextHopMember::default()
-                };
-                for attribute in attributes(nested) {
-                    let (name, value) = attribute?;
-                    leg.read(family, name, value)?;
-                }
-                bytes = head.get(aligned(length)..).unwrap_or_default();
-                Ok(leg)
-            })();
-            Some(leg)
-        });
-        one.into_iter().chain(group)
+    pub fn legs(&self) -> &[NextHopMember] {
+        match &*self.multipath {
+            [] => std::slice::from_ref(&self.leg),
+            legs => legs,
+        }
     }
 }
 
 impl NextHopMember {
-    /// Decodes an attribute of a route or of a next hop.
-    fn read(&mut self, family: u8, name: u16, value: &[u8]) -> Result<(), Refused> {
-        match name {
-            4 => self.interface = number(value)?,
-            5 => self.gateway = Some(address(family, value)?),
-            18 => self.gateway = Some(via(value)?),
-            // Attributes: MPLS label, encapsulation, encapsulation type. Encapsulation type 0 means no encapsulation.
-            19 | 22 => self.wraps = true,
-            21 => self.wraps |= half(value).ok_or(Refused::Malformed)? != 0,
+    /// A next hop of a route with multipath.
+    fn of(next_hop: &RouteNextHop) -> Result<Self, Refused> {
+        let mut leg = Self {
+            interface: next_hop.interface_index,
+            weight: next_hop.hops.saturating_add(1),
+            is_dead: next_hop.flags.contains(RouteNextHopFlags::Dead),
+            is_onlink: next_hop.flags.contains(RouteNextHopFlags::Onlink),
+            ..Self::default()
+        };
+        next_hop
+            .attributes
+            .iter()
+            .try_for_each(|attribute| leg.read(attribute))?;
+        Ok(leg)
+    }
+
+    fn read(&mut self, attribute: &RouteAttribute) -> Result<(), Refused> {
+        match attribute {
+            RouteAttribute::Oif(interface) => self.interface = *interface,
+            RouteAttribute::Gateway(gateway) => self.gateway = Some(address(gateway)?),
+            RouteAttribute::Via(RouteVia::Inet(gateway)) => self.gateway = Some(IpAddr::from(*gateway).into()),
+            RouteAttribute::Via(RouteVia::Inet6(gateway)) => self.gateway = Some(IpAddr::from(*gateway).into()),
+            RouteAttribute::Via(_) => return Err(Refused::Malformed),
+            RouteAttribute::NewDestination(_) | RouteAttribute::NewDestinationAddress(_) | RouteAttribute::Encap(_) => {
+                self.wraps = true
+            }
+            RouteAttribute::EncapType(kind) => self.wraps |= *kind != RouteLwEnCapType::None,
             _ => {}
         }
         Ok(())
     }
 }
 
-/// A link in a message.
-#[derive(Clone, Copy, Debug)]
-pub struct Link {
-    /// Interface number.
-    pub index: u32,
-    /// IFF_UP: the link is administratively up, with or without a carrier.
-    pub is_up: bool,
+fn address(address: &RouteAddress) -> Result<Address, Refused> {
+    match address {
+        RouteAddress::Inet(v4) => Ok(IpAddr::from(*v4).into()),
+        RouteAddress::Inet6(v6) => Ok(IpAddr::from(*v6).into()),
+        _ => Err(Refused::Malformed),
+    }
 }
 
-/// Decodes the body of a message about a link.
-pub fn link(body: &[u8]) -> Option<Link> {
-    Some(Link {
-        index: word(body.get(4..)?)?,
-        is_up: word(body.get(8..)?)? & 1 != 0,
-    })
-}
-
-/// A message about a next-hop object.
+/// A message about a next-hop object. `netlink-packet-route` does not know these messages.
 #[derive(Clone, Debug)]
-pub struct NextHopMessage<'a> {
+pub struct NextHopMessage {
     /// Number of the object.
     pub id: u32,
     /// Whether the object drops packets.
@@ -365,37 +255,44 @@ pub struct NextHopMessage<'a> {
     pub is_bridging: bool,
     /// The next hop of an object that is not a group.
     pub leg: NextHopMember,
-    group: Option<&'a [u8]>,
+    /// Members of a group with their weights; `None` if the object is not a group.
+    pub group: Option<Vec<(u32, u8)>>,
 }
 
-impl<'a> NextHopMessage<'a> {
+impl NextHopMessage {
     /// Decodes the body of a message about a next-hop object.
     ///
     /// # Errors
     /// The message is malformed.
-    pub fn read(body: &'a [u8]) -> Result<Self, Refused> {
-        let &[family, _, _, _, flags, _, _, _] = body.first_chunk().ok_or(Refused::Malformed)?;
+    pub fn read(body: &[u8]) -> Result<Self, Refused> {
+        let (&[family, _, _, _, flags, _, _, _], attributes) = body.split_first_chunk().ok_or(Refused::Malformed)?;
         let mut message = Self {
             id: 0,
             is_blackhole: false,
             is_bridging: false,
             leg: NextHopMember {
                 weight: 1,
-                is_dead: flags & DEAD != 0,
+                is_dead: flags & RouteNextHopFlags::Dead.bits() != 0,
                 ..NextHopMember::default()
             },
             group: None,
         };
-        for attribute in attributes(body.get(8..).unwrap_or_default()) {
-            let (name, value) = attribute?;
-            match name {
-                1 => message.id = number(value)?,
-                2 if value.is_empty() || value.len() % 8 > 0 => return Err(Refused::Malformed),
-                2 => message.group = Some(value),
+        for attribute in NlasIterator::new(attributes) {
+            let attribute = attribute?;
+            let value = attribute.value();
+            match attribute.kind() {
+                1 => message.id = parse_u32(value)?,
+                2 => message.group = Some(group(value)?),
                 4 => message.is_blackhole = true,
-                5 => message.leg.interface = number(value)?,
-                6 => message.leg.gateway = Some(address(family, value)?),
-                7 => message.leg.wraps |= half(value).ok_or(Refused::Malformed)? != 0,
+                5 => message.leg.interface = parse_u32(value)?,
+                6 => {
+                    let gateway = Address::from(parse_ip(value)?);
+                    if writer::family(gateway) != family {
+                        return Err(Refused::Malformed);
+                    }
+                    message.leg.gateway = Some(gateway);
+                }
+                7 => message.leg.wraps |= parse_u16(value)? != 0,
                 8 => message.leg.wraps = true,
                 11 => message.is_bridging = true,
                 _ => {}
@@ -406,14 +303,14 @@ impl<'a> NextHopMessage<'a> {
             _ => Ok(message),
         }
     }
+}
 
-    /// Members of a group with their weights; `None` if the object is not a group.
-    pub fn group(&self) -> Option<impl Iterator<Item = (u32, u8)>> {
-        let member = |member: &[u8; 8]| {
-            let &[a, b, c, d, weight, ..] = member;
-            (u32::from_ne_bytes([a, b, c, d]), weight.saturating_add(1))
-        };
-        let (members, _) = self.group?.as_chunks();
-        Some(members.iter().map(member))
+/// Decodes NHA_GROUP.
+fn group(value: &[u8]) -> Result<Vec<(u32, u8)>, Refused> {
+    let (members, rest) = value.as_chunks();
+    if members.is_empty() || !rest.is_empty() {
+        return Err(Refused::Malformed);
     }
+    let member = |&[a, b, c, d, weight, ..]: &[u8; 8]| (u32::from_ne_bytes([a, b, c, d]), weight.saturating_add(1));
+    Ok(members.iter().map(member).collect())
 }

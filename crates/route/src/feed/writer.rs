@@ -1,28 +1,34 @@
 //! Encoder of netlink messages in the format of FRR and the kernel. The encoder creates requests to the kernel, and
 //! messages for tests and benchmarks.
 
-use super::netlink::{HEADER, INET, INET6};
+use netlink_packet_core::{
+    DefaultNla, Emitable, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader,
+};
+
+use super::netlink::{INET, INET6};
 use crate::{Address, Prefix};
 
-/// NLM_F_REQUEST | NLM_F_CREATE | NLM_F_REPLACE
-pub const SET: u16 = 0x501;
-/// NLM_F_REQUEST | NLM_F_CREATE
-pub const DELETE: u16 = 0x401;
-/// NLM_F_REQUEST | NLM_F_DUMP
-pub const LIST: u16 = 0x301;
+/// Flags of a message that adds or changes an object.
+pub const SET: u16 = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_REPLACE;
+/// Flags of FRR's message that deletes an object.
+pub const DELETE: u16 = NLM_F_REQUEST | NLM_F_CREATE;
+/// Flags of a request for a dump.
+pub const LIST: u16 = NLM_F_REQUEST | NLM_F_DUMP;
 
 /// A message under construction.
 #[derive(Clone, Debug)]
-pub struct Writer(Vec<u8>);
+pub struct Writer {
+    header: NetlinkHeader,
+    body: Vec<u8>,
+}
 
 impl Writer {
     /// Starts a message with its type, its flags and the fixed part of its body.
     pub fn new(kind: u16, flags: u16, fixed: &[u8]) -> Self {
-        let mut bytes = vec![0; HEADER];
-        bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
-        bytes[6..8].copy_from_slice(&flags.to_ne_bytes());
-        bytes.extend_from_slice(fixed);
-        Self(bytes)
+        let mut header = NetlinkHeader::default();
+        (header.message_type, header.flags) = (kind, flags);
+        let body = fixed.to_vec();
+        Self { header, body }
     }
 
     /// Starts a message about a route of the main table. `kind` is the message type, `protocol` the RTPROT, and
@@ -41,11 +47,9 @@ impl Writer {
 
     /// Adds an attribute.
     pub fn attribute(mut self, name: u16, value: &[u8]) -> Self {
-        let length = (4 + value.len()) as u16;
-        self.0.extend_from_slice(&length.to_ne_bytes());
-        self.0.extend_from_slice(&name.to_ne_bytes());
-        self.0.extend_from_slice(value);
-        self.0.resize(self.0.len().next_multiple_of(4), 0);
+        let (attribute, begin) = (DefaultNla::new(name, value.to_vec()), self.body.len());
+        self.body.resize(begin + attribute.buffer_len(), 0);
+        attribute.emit(&mut self.body[begin..]);
         self
     }
 
@@ -73,9 +77,11 @@ impl Writer {
 
     /// Completes the message and returns its bytes.
     pub fn finish(mut self) -> Vec<u8> {
-        let length = self.0.len() as u32;
-        self.0[..4].copy_from_slice(&length.to_ne_bytes());
-        self.0
+        let mut bytes = vec![0; self.header.buffer_len()];
+        self.header.length = (bytes.len() + self.body.len()) as u32;
+        self.header.emit(&mut bytes);
+        bytes.append(&mut self.body);
+        bytes
     }
 }
 

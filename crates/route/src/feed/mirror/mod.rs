@@ -156,7 +156,7 @@ impl KernelTable {
     /// Marks the dump as unreliable if a message may have shifted its position. The kernel resumes an IPv6 dump by
     /// skipping as many routes as it has dumped (`fib6_dump_table`). A route that is added or deleted in the meantime
     /// shifts this position.
-    fn check_reliability(&mut self, message: &RouteMessage<'_>) {
+    fn check_reliability(&mut self, message: &RouteMessage) {
         let is_v6 = matches!(message.prefix.address(), Address::V6(_));
         self.is_unreliable |= self.is_listing && is_v6 && message.flags & REPLACE == 0;
     }
@@ -217,7 +217,7 @@ impl KernelTable {
     }
 
     /// Adds or changes a route, or adds a dumped route. `lead` is the target with all next hops of the route.
-    pub fn new_route(&mut self, message: &RouteMessage<'_>, lead: KernelTarget, is_listed: bool) {
+    pub fn new_route(&mut self, message: &RouteMessage, lead: KernelTarget, is_listed: bool) {
         let prefix = message.prefix;
         self.is_unreliable |= is_listed && self.late.contains(&prefix);
         if !is_listed {
@@ -255,7 +255,7 @@ impl KernelTable {
     }
 
     /// Deletes a route, or some of its next hops.
-    pub fn delete_route(&mut self, message: &RouteMessage<'_>, lead: KernelTarget) -> DeleteResult {
+    pub fn delete_route(&mut self, message: &RouteMessage, lead: KernelTarget) -> DeleteResult {
         self.check_reliability(message);
         self.note_early(message.prefix, false, message.metric, &lead);
         if self.entries(message.prefix).is_empty() {
