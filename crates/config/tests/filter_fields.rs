@@ -30,6 +30,20 @@ fn filter_guide_has_a_row_for_every_header_field() {
 }
 
 #[test]
+fn graph_guide_names_every_header_field_as_a_key_of_classify() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/graph.md");
+    let guide = fs::read_to_string(&path).unwrap();
+    let (before, rest) = guide.split_once("`icmp`, `flags`, ").expect("the keys of classify");
+    let (found, after) = rest.split_once(", `in`; groups").expect("the key `in`");
+    let keys = HeaderField::GUIDE.map(|(key, _)| format!("`{key}`")).join(", ");
+    if std::env::var_os("SLUICE_WRITE_ANSWERS").is_some() {
+        let written = format!("{before}`icmp`, `flags`, {keys}, `in`; groups{after}");
+        return fs::write(&path, written).unwrap();
+    }
+    assert_eq!(keys, found, "SLUICE_WRITE_ANSWERS=1 writes this list");
+}
+
+#[test]
 fn header_field_of_a_class_is_that_of_its_rule() {
     for (key, value) in [
         ("fragment", "'later'"),

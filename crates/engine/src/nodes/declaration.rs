@@ -1,5 +1,5 @@
-//! The declaration of a node. Packet lists, dispatch, traces, cycle counters, `sluice show graph` and the picture in
-//! `docs/architecture.md` are derived from the declarations and from the table of nodes.
+//! The declaration of a node. Packet lists, dispatch, traces, cycle counters and `sluice show graph` are derived from the
+//! declarations and from the table of nodes. A test compares them with the picture in `docs/architecture.md`.
 
 use crate::packet::counters::CycleStage;
 use crate::packet::lists::Leave;
@@ -24,7 +24,7 @@ pub struct Node {
 pub struct Exit {
     /// Name of the target node of the edge.
     pub to: &'static str,
-    /// Condition of the edge in one to three words; empty if it is the only edge of its node.
+    /// Condition of the edge in one to three words; empty for the edge of packets to which no other condition applies.
     pub why: &'static str,
     /// Configuration conditions under which the edge exists: all of these bits of [`needs`].
     pub needs: u16,
