@@ -34,7 +34,7 @@ impl NumberQuarantine {
         numbering
     }
 
-    /// Update the quarantine for a new running numbering.
+    /// Update the quarantine after the numbering in use has changed.
     pub fn follow(&mut self, running: &Numbering, now: Instant) {
         follow(&mut self.interfaces, &running.interfaces, now);
         follow(&mut self.routers, &running.routers, now);

@@ -101,7 +101,7 @@ impl InterfaceFacts {
     }
 }
 
-/// Choose the driver for a device with an MTU and a requested number of queues. `wanted` overrides the choice between
+/// Choose a driver that supports the requested MTU and number of queues of a device. `wanted` overrides the choice between
 /// AF_XDP and AF_PACKET.
 pub fn choose(device: &Device, mtu: u16, queues: u16, wanted: Option<Driver>) -> DriverChoice {
     match device {

@@ -76,8 +76,8 @@ pub struct StreamCapacity {
     pub windows: usize,
     /// Contiguous bytes retained for each direction, for rules and for the comparison with retransmissions; at most 2²⁴.
     pub window: usize,
-    /// Number of bytes stored in blocks, for all directions. Blocks store bytes queued beyond a gap, and released bytes
-    /// that are outside of the windows and not acknowledged yet.
+    /// Number of bytes stored in blocks, for all directions. Blocks store bytes that wait
+    /// behind a gap, and bytes that were already passed on, have left the windows, and are not acknowledged yet.
     pub reassembly: usize,
     /// Maximum number of bytes that one connection may store in blocks.
     pub share: usize,

@@ -93,7 +93,7 @@ pub enum Command {
     /// Convert a listing of iptables or nftables to a configuration
     ///
     /// Reads the output of `iptables-save`, `ip6tables-save` and `nft -j list ruleset`. Prints the tables [filter] and [nat] and a stub
-    /// for each interface that a rule names. Lists each line that has no counterpart in comments and on standard error. Exit status: 0
+    /// for each interface that a rule names. Lists, in comments and on standard error, each line that has no counterpart. Exit status: 0
     /// if everything was converted, 1 if a line was not, 2 if the file is not a listing.
     Import(Import),
 
@@ -122,8 +122,8 @@ pub enum Command {
     ///
     /// Prints a line for each alert: time, [generator:signature:revision], message, class, priority, {protocol}, source ->
     /// destination. Uses the inspection engine in detect mode. The host that sends the first packet of a flow is its client; the capture
-    /// has to contain both directions. Prints a summary on standard error: packets, flows, loaded and refused rules, and packets
-    /// that were not inspected by reason. Verifies transport checksums only with --checksums, because captures of a machine's own
+    /// has to contain both directions. Prints a summary on standard error: packets, flows, loaded and refused rules, and, for
+    /// each reason, the number of packets that were not inspected. Verifies transport checksums only with --checksums, because captures of a machine's own
     /// packets contain checksums that its card has not computed yet.
     Inspect(Inspect),
 
@@ -369,7 +369,7 @@ pub struct Plan {
     /// Capture that an interface receives: pcap or pcapng, Ethernet [default: a carrier's traffic mix].
     #[arg(long = "in", value_name = "INTERFACE=CAPTURE", value_parser = interface_file)]
     pub inputs: Vec<InterfaceFile>,
-    /// Measure with packets that the interfaces receive during this time (5s without a value). Captures on the interfaces of the daemon at
+    /// Measure with packets that the interfaces receive during this time (5s if no value is given). Captures on the interfaces of the daemon at
     /// the socket of the configuration or at --socket; if none answers, listens on the kernel's interfaces. Keeps at most 65,536 packets
     /// and 64 MiB.
     #[arg(

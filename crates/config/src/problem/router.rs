@@ -90,7 +90,7 @@ pub enum RouterProblem {
     #[diagnostic(help("write `daemon = true`"))]
     NoHost,
     /// A pool allocates ports of an address, but the router's host stack uses these ports for its own connections.
-    #[error("pool `{pool}` contains ports of {address} that connections of the router's own host use")]
+    #[error("pool `{pool}` contains ports of {address} that the host of the router uses for its own connections")]
     #[diagnostic(help(
         "the pool can allocate a port that a connection of the host uses, which breaks this connection: write \
          `reserved-ports = [\"32768-60999\"]`, or set another `net.ipv4.ip_local_port_range` in the namespace"

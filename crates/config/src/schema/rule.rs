@@ -148,7 +148,7 @@ macro_rules! rules {
                 }
             }
 
-            /// The values of the keys of header fields, in order.
+            /// The values of the configuration keys that match header fields, in order.
             pub fn header_fields(&self) -> [HeaderField; HeaderField::GUIDE.len()] {
                 [$(HeaderField {
                     key: stringify!($key),

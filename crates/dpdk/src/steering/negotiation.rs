@@ -8,7 +8,7 @@ use super::{
 pub(crate) trait HashDevice {
     /// Query the capabilities of the device.
     fn capabilities(&self) -> Result<Capabilities, Refusal>;
-    /// Set functions and a key. `None` keeps the key of the device.
+    /// Set the RSS hash functions and the hash key. `None` keeps the key of the device.
     fn set_hash(&self, functions: Functions, key: Option<&HashKey>) -> Result<(), Refusal>;
     /// Read the settings in use from the device.
     fn hash(&self, key_bytes: usize) -> Result<Hash, Refusal>;

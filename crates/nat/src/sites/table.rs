@@ -8,7 +8,7 @@ use sluice_wire::Context;
 /// Maximum number of terminals of all sites. The width of terminal numbers in records limits this number.
 pub const MAX_TERMINALS: u32 = (1 << 20) - 1;
 
-/// Flag in a word that contains a site's public address and router: the site has a public address.
+/// Set if the site has a public address. The flag shares a word with this address and with the site's router.
 const PUBLIC: u64 = 1 << 63;
 
 /// Flag in a word that contains a site's pool number: the site has a pool.

@@ -115,7 +115,7 @@ pub struct RouteMessage {
     pub is_cloned: bool,
     /// Metric of the route.
     pub metric: u32,
-    /// Hash of the attributes other than next hops by which the kernel distinguishes routes.
+    /// Hash of the attributes by which the kernel distinguishes routes, without the next hops.
     pub identity: u32,
     /// Flags of the message (NLM_F_…).
     pub flags: u16,

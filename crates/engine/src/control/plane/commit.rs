@@ -86,8 +86,8 @@ impl ControlPlane {
         Ok(generation)
     }
 
-    /// Updates a port after its device has changed. `change` modifies the interfaces of the newest snapshot and the worker that
-    /// transmits on the port. `routes` are the routes of all routers, with link-local addresses derived from the new MAC addresses.
+    /// Updates a port after its device has changed. `change` modifies the interfaces of the newest snapshot, and selects the
+    /// worker that transmits on the port. `routes` are the routes of all routers, with link-local addresses derived from the new MAC addresses.
     pub fn change_device(
         &mut self,
         change: impl FnOnce(&mut Snapshot),

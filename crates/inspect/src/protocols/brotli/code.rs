@@ -5,8 +5,8 @@ use super::bits::{ROOT, Reader};
 
 /// Number of symbols of the largest alphabet.
 pub const ALPHABET: usize = 704;
-/// Maximum number of entries of a table in addition to one entry per symbol: 256 entries of the root table, and unused
-/// entries of second-level tables.
+/// A table has one entry per symbol and at most this many further entries: the 256 of the root table, and the unused ones
+/// of second-level tables.
 pub const EXTRA_ENTRIES: usize = 376;
 
 const CODE_LENGTHS: usize = 18;

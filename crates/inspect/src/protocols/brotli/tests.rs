@@ -283,7 +283,7 @@ fn codes_and_context_maps_are_paid_for_as_they_are_made() {
         }
     };
     assert_eq!(Stop::Done, stop);
-    // The work includes 768 tables, the entries of context maps, and their move to the front.
+    // The work includes 768 tables, and the entries of context maps with their move-to-front transform.
     assert!(work > 768 * 128 + 9 * (256 << 6), "{work}");
     assert_eq!((Stop::Done, b"abba".to_vec(), 0), decoded(&bytes, 1, 1));
     agrees(&bytes, 1, 1).unwrap();
