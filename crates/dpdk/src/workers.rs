@@ -159,7 +159,8 @@ pub struct Queues(Arc<List>);
 struct List {
     /// Version of the list, incremented by every change.
     version: AtomicU32,
-    /// Each queue with the list version of its addition. The version distinguishes queues with reused port numbers.
+    /// Each queue, and the version of the list at which the queue was added. The version distinguishes queues with
+    /// reused port numbers.
     queues: Mutex<Vec<(u32, sys::sluice_queue)>>,
 }
 
@@ -186,7 +187,7 @@ struct ArmedQueues {
     /// Version of the list from which these queues were taken.
     version: u32,
     queues: Vec<sys::sluice_queue>,
-    /// List version of each queue's addition.
+    /// Version of the list at which each queue was added.
     came: Vec<u32>,
     /// Whether these queues include every queue of the list.
     all: bool,

@@ -33,7 +33,7 @@ struct Ledger {
     ring_room: usize,
     /// Number of frames that a receive call delivers.
     come: usize,
-    /// One of this number of received frames is unusable. 0 means that all frames are usable.
+    /// Of each sequence of this many received frames, one frame is unusable. 0 means that all frames are usable.
     faulty: usize,
     /// Number of frames that a transmit call accepts.
     take: usize,

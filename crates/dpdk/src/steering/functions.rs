@@ -76,8 +76,8 @@ impl Functions {
         Self(self.0 & others.0)
     }
 
-    /// Functions to request for a steering, among the functions of the device. The result includes each address family
-    /// for which the steering is possible. `None` if the steering is possible for neither IPv4 nor IPv6.
+    /// Functions of the device to request for the wanted steering. The result includes each address family in which the
+    /// device can steer in this way. `None` if the device can do so in neither IPv4 nor IPv6.
     ///
     /// For [`Steering::Source`], TCP and UDP packets are hashed like other IP packets. Drivers differ in "source
     /// address only" for TCP and UDP: some drivers also hash the ports.
