@@ -471,7 +471,7 @@ impl Control {
         }
     }
 
-    /// Start a task that compiles many inserted and removed rules into a new filter, or install its filter.
+    /// After many changes of rules, start a task that compiles a new filter, or install the filter of an ended task.
     async fn fold_rules(&self, folding: Option<Folding>) -> Option<Folding> {
         let Some(folding) = folding else {
             let fold = self

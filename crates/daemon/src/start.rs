@@ -141,7 +141,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     })
 }
 
-/// The error that a configuration has these faults.
+/// Returns an error that reports these faults of a configuration.
 fn refused(loaded: &Loaded, faults: Vec<Fault>) -> DaemonError {
     DaemonError::Configuration(place(&loaded.name, &loaded.text, faults))
 }

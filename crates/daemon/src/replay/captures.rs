@@ -135,8 +135,8 @@ impl Input {
     /// Return the next frame. `None` at the end of the capture.
     ///
     /// # Errors
-    /// The frame after the returned frame, which is read in advance, can't be read. The next call returns the buffered
-    /// frame.
+    /// Each call reads one frame in advance. On an error, this frame can't be read, and the frame that the call should
+    /// have returned stays buffered for the next call.
     pub fn take(&mut self) -> Result<Option<Captured>, CaptureError> {
         let next = self.read()?;
         Ok(std::mem::replace(&mut self.next, next))
