@@ -138,7 +138,8 @@ impl WorkerRings {
             let Ok(chunk) = ring.read_chunk(count) else { continue };
             let (first, second) = chunk.as_slices();
             for handed in first.iter().chain(second) {
-                // The mbuf's cache line is written only at transmission. The packet's headers are read earlier.
+                // Prefetch the mbuf's cache line for the write at transmission, and the packet's headers for earlier
+                // reads.
                 prefetch::prefetch_write_address(handed.buffer.0);
                 prefetch::prefetch_read_address(handed.start().wrapping_add(usize::from(handed.window.start)));
             }
@@ -146,7 +147,7 @@ impl WorkerRings {
         }
     }
 
-    /// Receive packets from the rings of other workers, as far as the arrays have space.
+    /// Receive packets from the rings of other workers, but not more than the arrays have space for.
     #[inline]
     pub(crate) fn take(&mut self, coming: IncomingBuffers<'_>, carried: &mut [NoteWords]) -> usize {
         let max = coming

@@ -141,7 +141,7 @@ fn enter(core: usize) -> Result<(), WorkerError> {
     }
 }
 
-/// Wait of an idle worker: first spin, then pause, then sleep for a short time or until a device wakes the worker.
+/// How an idle worker waits. It first spins, then pauses, then sleeps for a short time or until a device wakes it.
 #[derive(Debug)]
 pub struct Idle {
     waiting: IdlePolicy,
@@ -240,7 +240,7 @@ pub struct IdlePolicy {
 }
 
 impl Idle {
-    /// Create the wait of a worker with these queues.
+    /// Create the waiting state of a worker that receives from these queues.
     pub fn new(waiting: IdlePolicy, queues: Queues) -> Self {
         Self {
             waiting,

@@ -187,8 +187,8 @@ fn uio(system: &System, card: &Card) -> Vec<CardFault> {
     faults
 }
 
-/// Fault for a card that needs physical addresses in a process without SYS_ADMIN. `/proc/self/pagemap` shows physical
-/// addresses only with SYS_ADMIN.
+/// Fault of a card that needs physical addresses although the process lacks SYS_ADMIN. `/proc/self/pagemap` shows
+/// physical addresses only with SYS_ADMIN.
 fn unprivileged(system: &System, address: PciAddress) -> Option<CardFault> {
     const SYS_ADMIN: u32 = 21;
     let status = text(&system.path("proc/self/status")).unwrap_or_default();
