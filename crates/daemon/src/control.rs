@@ -94,13 +94,13 @@ pub struct Control {
     held_links: Mutex<Vec<InterfaceIndex>>,
     /// Host stacks of virtual routers.
     pub(crate) hosts: Arc<Hosts>,
-    /// Collector of alerts and records; `None` without inspection.
+    /// Collector of alerts and records; `None` if inspection is not configured.
     pub(crate) alerts: Option<Alerts>,
     /// Result of loading the signature files.
     signatures: Mutex<Arc<SignatureReport>>,
     /// Compiler of inspection rules.
     pub(crate) compiler: Compiler,
-    /// Subscriber service; `None` without subscriber sites.
+    /// Subscriber service; `None` if no sites are configured.
     pub(crate) sites: Option<SitesService>,
     /// Quarantined numbers of removed interfaces and routers.
     quarantine: Mutex<NumberQuarantine>,
