@@ -75,8 +75,8 @@ int sluice_port_configure(uint16_t port, const struct sluice_port_settings *sett
 	 * all VLANs. */
 	if (device.driver_name != NULL && strcmp(device.driver_name, "net_virtio") == 0)
 		configuration.rxmode.offloads |= device.rx_offload_capa & RTE_ETH_RX_OFFLOAD_VLAN_FILTER;
-	/* A bond polls the links of its members and updates its own link state. Without this flag, each query of the bond's
-	 * state would read the members' links from a different thread, and drivers don't support that. */
+	/* A bond polls the links of its members and updates its own link state. Without this flag, each query of the
+	 * bond's state would read the members' links from a different thread, and drivers don't support that. */
 	configuration.intr_conf.lsc = device.driver_name != NULL && strcmp(device.driver_name, "net_bonding") == 0;
 	configuration.intr_conf.rxq = settings->interrupts != 0;
 	*step = SLUICE_STEP_CONFIGURE;
