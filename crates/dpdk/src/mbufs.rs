@@ -66,7 +66,7 @@ pub(crate) struct PortQueues {
 }
 
 impl PortQueues {
-    /// Value for a port index without a port.
+    /// Value at a port index that has no port.
     pub(crate) const NONE: PortQueues = PortQueues {
         port: u16::MAX,
         receive: None,

@@ -39,7 +39,8 @@ impl Functions {
     pub const L4_SOURCE_ONLY: Self = Self(sys::SLUICE_HASH_L4_SOURCE_ONLY);
     /// Restriction: of the ports, hash only the destination port.
     pub const L4_DESTINATION_ONLY: Self = Self(sys::SLUICE_HASH_L4_DESTINATION_ONLY);
-    /// Functions without a constant in this type. A device may report these functions, but they are never requested.
+    /// Functions for which this type has no constant. A device may report these functions, but they are never
+    /// requested.
     pub const BEYOND: Self = Self(sys::SLUICE_HASH_BEYOND);
 
     const ADDRESSES: [Self; 2] = [
