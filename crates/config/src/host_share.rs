@@ -1,4 +1,4 @@
-//! Computes the maximum share of one host in the tables and in the ports of a pool.
+//! Computes the maximum share of the tables, and of the ports of a pool, that a single host can use.
 
 use serde::Serialize;
 

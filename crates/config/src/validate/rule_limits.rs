@@ -12,7 +12,7 @@ use crate::read::place;
 use crate::value::PortRange;
 
 impl Check<'_> {
-    /// Check the number of rules of all routers, of the ports in them, and of the sets of hosts.
+    /// Check three numbers, summed over all routers: rules, ports in the rules, and sets of hosts.
     pub(super) fn rule_numbers(&mut self, rules: &Rules) {
         let (sources, destinations) = (rules.source.len(), rules.destination.len());
         self.in_range(place!["nat", "source"], "a number of rules", sources, 0..=MAX_RULES);
