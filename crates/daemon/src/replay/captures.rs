@@ -215,7 +215,8 @@ fn foreign(path: &Path, at: String, link: u32) -> CaptureError {
     }
 }
 
-/// The next packet of a pcapng file, with the number of its interface and the link type of that interface.
+/// The next packet of a pcapng file, together with the number and the link type of the interface that captured the
+/// packet.
 fn next_of_blocks(reader: &mut PcapNgReader<Bytes>) -> Result<Option<(u32, u32, Captured)>, PcapError> {
     loop {
         let found = match reader.next_block() {
