@@ -8,8 +8,8 @@ use toml::{Table, Value};
 use crate::config::Config;
 use crate::schema;
 
-/// Keys that can't be changed at run time, with the reason. `*` stands for any name. An entry also applies to all keys
-/// below its key.
+/// Keys that can't be changed at run time, each with the reason. `*` stands for any name. An entry also applies to all
+/// keys below its key.
 const FIXED: &[(&str, &str)] = &[
     ("system.workers", "workers are pinned to cores at start"),
     ("system.model", "workers are assigned to stages at start"),
@@ -96,7 +96,7 @@ const FIXED: &[(&str, &str)] = &[
     ("control.capture-limit", "the memory of captures is allocated at start"),
 ];
 
-/// Tables that can't be added or removed as a whole, with the reason. Keys within the listed tables may change.
+/// Tables that can't be added or removed as a whole, each with the reason. Keys within the listed tables may change.
 const FIXED_AS_A_WHOLE: &[(&str, &str)] = &[("inspection", "the inspection engine is set up at start")];
 
 /// How a key differs.
@@ -223,7 +223,7 @@ fn devices_of(interface: &schema::Interface) -> impl Iterator<Item = &crate::val
     interface.device.iter().chain(members)
 }
 
-/// Keys of interfaces without a device that can change at run time.
+/// Keys that can change at run time on an interface that has no device.
 const LIVE: &[&str] = &["parent", "vlan", "peer", "mtu"];
 
 fn walk<'t>(prefix: &[&'t str], old: &'t Table, new: &'t Table, found: &mut Vec<(Vec<&'t str>, Kind)>) {

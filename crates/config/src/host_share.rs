@@ -1,4 +1,4 @@
-//! Computes the maximum share of one host in the tables and in the ports of a pool.
+//! Computes the maximum share of the tables, and of the ports of a pool, that a single host can use.
 
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ const UNIT: u64 = 64;
 /// Number of additional pool addresses from which a subscriber may get ports with soft pairing.
 const OTHERS: u64 = 8;
 
-/// Divisor of the table: a part of the reserve has at least 1/16 of all sessions.
+/// Each part of the reserve has at least one sixteenth of all sessions of the table.
 const PARTS: u64 = 16;
 
 /// Divides a table with `all` sessions. Returns the sessions reserved for each shard, the number of parts in the
@@ -108,8 +108,8 @@ fn ports(pool: &Pool, shards: u64) -> [u64; 3] {
         .map(|limit| max.min(limit.map_or(u64::MAX, u64::from)))
 }
 
-/// Number of ports of an address that one shard can use if shards share ports. `None` if shards don't share ports,
-/// because preserved ports and computed ports depend on the session.
+/// Number of ports of an address that one shard can use if shards share ports. `None` if shards don't share the ports
+/// of the pool, because the ports are preserved, computed, or used by several flows.
 fn shared(pool: &Pool, size: u64, shards: u64) -> Option<u64> {
     let by_computation = pool.deterministic.is_some() || pool.selection == PortSelection::Preserve;
     if by_computation || pool.overlap {

@@ -8,7 +8,7 @@ use crate::memory::EntryBytes;
 use crate::text::is_hidden;
 use crate::{Diagnosis, Machine, check, difference, file, parse};
 
-/// Maximum size in bytes of the problems of a file after they are rendered for a terminal.
+/// Maximum size in bytes of the text that describes all problems of a file on a terminal.
 const RENDERED: usize = 1 << 20;
 
 /// Read, check, render, print and compare a text.

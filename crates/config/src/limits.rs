@@ -9,10 +9,11 @@ pub const MAX_TERMINALS: u32 = 1_048_575;
 /// Maximum number of virtual routers. The size of tables that are indexed by router limits this number.
 pub const MAX_ROUTERS: usize = 4096;
 
-/// Maximum number of interfaces. The index of a packet's next hop limits it.
+/// Maximum number of interfaces. The width of the index of a packet's next hop limits this number.
 pub const MAX_INTERFACES: usize = 2047;
 
-/// Maximum number of IPv4 and IPv6 neighbours together. The index of a packet's next hop limits it.
+/// Maximum number of IPv4 and IPv6 neighbours together. The width of the index of a packet's next hop limits this
+/// number.
 pub const MAX_NEIGHBOURS: u32 = 1 << 20;
 
 /// Maximum number of shards. The ports of an outside address are divided among shards in units of 64.
@@ -27,7 +28,8 @@ pub const MAX_RULE_PORTS: u64 = 1 << 23;
 /// Maximum number of destination rules with several hosts. The index of such a list has 16 bits.
 pub const MAX_HOST_SETS: usize = 1 << 16;
 
-/// Maximum number of rules that differ only in their protocol and interface. A table of rules looks them up in sequence.
+/// Maximum number of rules that differ only in their protocol and interface. A lookup compares such rules one after
+/// another.
 pub const MAX_EQUAL_RULES: usize = 256;
 
 /// Maximum number of MAC addresses that filter rules name.

@@ -281,7 +281,7 @@ fn of_inspection(document: &Document, inspection: &Inspection, entry: &EntryByte
     tables
 }
 
-/// Terminals of sites, with their index.
+/// Table of the sites' terminals. Its memory includes the index in which terminals are looked up.
 fn terminals(max: u32, entry: &EntryBytes) -> Table {
     let entries = u64::from(max);
     let places = (2 * entries).next_power_of_two();

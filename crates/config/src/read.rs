@@ -107,8 +107,8 @@ pub(crate) fn read(text: &str) -> Result<(Document, Places<'_>), Vec<Located>> {
         let error: toml::de::Error = error;
         let span = span_of(&error, text);
         let problem = form(error.message(), at(text, &span));
-        // A key that was removed because of its invalid value must not also be reported as missing, and neither must a
-        // misspelt key.
+        // A key that was removed because of its invalid value must not also be reported as missing. If a key is
+        // misspelt, the correct key must not be reported as missing either.
         let follows = match &problem {
             Problem::MissingKey(key) => {
                 removed.contains(key) || found.iter().any(|located: &Located| located.problem.means(key))

@@ -236,7 +236,7 @@ fn checked(text: &str) -> Checked {
 }
 
 /// Compares a listing with the resulting configuration. Returns whether a comparison was possible, so that the test
-/// detects a generator of rules that can't be converted.
+/// notices if the generator creates only rules that can't be converted.
 fn compare(v6: bool, text: &str, headers: &[Header]) -> Result<bool, TestCaseError> {
     let format = if v6 { "# ip6tables-save\n" } else { "# iptables-save\n" };
     let text = format!("{format}{text}");

@@ -94,13 +94,13 @@ pub struct Control {
     held_links: Mutex<Vec<InterfaceIndex>>,
     /// Host stacks of virtual routers.
     pub(crate) hosts: Arc<Hosts>,
-    /// Collector of alerts and records; `None` without inspection.
+    /// Collector of alerts and records; `None` if inspection is not configured.
     pub(crate) alerts: Option<Alerts>,
     /// Result of loading the signature files.
     signatures: Mutex<Arc<SignatureReport>>,
     /// Compiler of inspection rules.
     pub(crate) compiler: Compiler,
-    /// Subscriber service; `None` without subscriber sites.
+    /// Subscriber service; `None` if no sites are configured.
     pub(crate) sites: Option<SitesService>,
     /// Quarantined numbers of removed interfaces and routers.
     quarantine: Mutex<NumberQuarantine>,
@@ -471,7 +471,7 @@ impl Control {
         }
     }
 
-    /// Start a task that compiles many inserted and removed rules into a new filter, or install its filter.
+    /// After many changes of rules, start a task that compiles a new filter, or install the filter of an ended task.
     async fn fold_rules(&self, folding: Option<Folding>) -> Option<Folding> {
         let Some(folding) = folding else {
             let fold = self

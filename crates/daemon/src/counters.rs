@@ -9,7 +9,7 @@ pub use sluice_engine::packet::counters::{
     InterfaceCounters, NamedCounter, NodeCounters, Unit, WorkerCounters,
 };
 
-/// What the control plane counts for inspection.
+/// Counters of inspection that the control plane maintains.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InspectionServiceCounters {
     /// Matches that were not counted.
@@ -18,7 +18,7 @@ pub struct InspectionServiceCounters {
     pub unrecorded: u64,
     /// Records written.
     pub records: u64,
-    /// Lost records that the file has not accepted.
+    /// Records that were lost because a write to the file failed.
     pub records_failed: u64,
 }
 
@@ -71,8 +71,8 @@ pub const NEIGHBOUR_CONFLICTS: NamedCounter<u64> = NamedCounter {
     read: |conflicts, _| *conflicts,
 };
 
-/// The counters of one source as the list of workers shows them. A counter with a label is shown as one counter for each value,
-/// named after both.
+/// The counters of one source as the list of workers shows them. A counter with a label is shown as one counter for
+/// each value of the label; its name consists of the names of counter and value.
 pub fn listed<C>(named: &[NamedCounter<C>], source: &C) -> Vec<WorkerCounter> {
     let mut listed = Vec::new();
     for counter in named {

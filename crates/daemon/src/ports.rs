@@ -247,7 +247,8 @@ fn bridged_tags(config: &Config, device: InterfaceIndex) -> Option<u16> {
     tags.max()
 }
 
-/// Maximum number of VLAN tags of the sites with an access interface on a device. `None` if the device has no sites.
+/// Maximum number of VLAN tags in frames of the sites on a device. `None` if the device carries no access interface of
+/// sites.
 fn site_tags(config: &Config, device: InterfaceIndex) -> Option<u16> {
     let rows = config.subscribers.iter().flat_map(|subscribers| &subscribers.rows);
     let tags = rows.filter(|row| row.interface == device).map(|row| match row.frames {

@@ -56,7 +56,7 @@ pub struct Running {
     pub signatures: lowering::SignatureReport,
     /// Compiler of inspection rules.
     pub compiler: Compiler,
-    /// Subscriber service; `None` without subscriber sites.
+    /// Subscriber service; `None` if no sites are configured.
     pub subscribers: Option<SitesService>,
     /// Time at which the engine's clock started.
     pub started_at: Instant,
@@ -141,12 +141,13 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     })
 }
 
-/// The error that a configuration has these faults.
+/// Returns an error that reports these faults of a configuration.
 fn refused(loaded: &Loaded, faults: Vec<Fault>) -> DaemonError {
     DaemonError::Configuration(place(&loaded.name, &loaded.text, faults))
 }
 
-/// The ports of a configuration that can be started, and the names of the interfaces whose devices were reported as absent.
+/// Those ports of a configuration that can be started, and the names of the interfaces whose devices were reported as
+/// absent.
 fn usable_ports(loaded: &Loaded) -> Result<(Vec<Outlook>, Vec<String>), DaemonError> {
     let config = &loaded.checked.config;
     let outlooks = outlook(config).map_err(|faults| refused(loaded, faults))?;
@@ -222,7 +223,7 @@ fn log_workers(config: &Config, plane: &ControlPlane) {
 
 type Served = (SiteWriter, Vec<[u8; 6]>);
 
-/// Writer of the site table, and the sites' virtual MACs. `None` without sites.
+/// Writer of the site table, and the sites' virtual MACs. `None` if no sites are configured.
 fn served(config: &sluice_config::Config, secrets: Secrets) -> Result<Option<Served>, DaemonError> {
     let Some(subscribers) = &config.subscribers else {
         return Ok(None);

@@ -218,7 +218,7 @@ fn host_has_the_interfaces_of_its_router_and_the_kernel_keeps_still() {
                 let found = within("sluice-red", move || std::fs::read_to_string(path).expect("a setting"));
                 assert_eq!(value, found.trim(), "{setting}");
             }
-            // The kernel sends packets without a route to Sluice. Daemons nevertheless see no route for these packets.
+            // The kernel has a default route of last resort to Sluice. Daemons do not see this route.
             let to = |address: &str| ip(&format!("-n sluice-red route get {address}"));
             for (far, own) in [("198.51.100.7", "192.168.1.1"), ("2001:db8:9::7", "2001:db8:1::1")] {
                 let way = to(far);

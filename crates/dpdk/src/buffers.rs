@@ -67,7 +67,8 @@ pub unsafe trait RawBuffers: Send {
     /// Number of ports of this worker.
     fn ports(&self) -> usize;
 
-    /// Receive at most 64 frames, as far as the arrays have space. Sets a bit in `faults` for each unusable frame.
+    /// Receive at most 64 frames, and not more than the arrays have space for. Sets a bit in `faults` for each unusable
+    /// frame.
     fn receive(&mut self, port: PortIndex, coming: IncomingBuffers<'_>, faults: &mut u64) -> usize;
 
     /// Send buffers. Returns the number `n` of accepted buffers, which are the first `n` buffers.

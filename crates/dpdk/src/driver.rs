@@ -9,17 +9,18 @@ use crate::interface::{Interface, exists};
 use crate::moderation;
 use crate::pci::{CardFault, System, card_faults};
 
-/// Largest MTU that TAP supports. For any MTU of the interface, DPDK's driver sends no frame longer than 1,522 bytes.
+/// Largest MTU that TAP supports. DPDK's driver sends no frame longer than 1,522 bytes, even if the MTU of the
+/// interface is larger.
 pub const TAP_MTU: u16 = 1508;
 
 /// Largest MTU that AF_XDP supports, because each of its buffers lies within a page of 4,096 bytes.
 pub const AF_XDP_MTU: u16 = 3400;
 
-/// Number of receive buffers per queue that the AF_XDP driver keeps after its close. The driver may also keep
+/// Number of receive buffers per queue that the AF_XDP driver keeps after the port is closed. The driver may also keep
 /// [`AF_XDP_KEPT_TRANSMIT`] transmit buffers.
 pub const AF_XDP_KEPT_RECEIVE: u32 = 2048;
 
-/// Maximum number of transmit buffers per queue that the AF_XDP driver keeps after its close.
+/// Maximum number of transmit buffers per queue that the AF_XDP driver keeps after the port is closed.
 pub const AF_XDP_KEPT_TRANSMIT: u32 = 64;
 
 /// Driver that receives and sends a device's frames.
@@ -101,7 +102,7 @@ impl InterfaceFacts {
     }
 }
 
-/// Choose a driver that supports the requested MTU and number of queues of a device. `wanted` overrides the choice between
+/// Choose the driver for a device, given the requested MTU and number of queues. `wanted` overrides the choice between
 /// AF_XDP and AF_PACKET.
 pub fn choose(device: &Device, mtu: u16, queues: u16, wanted: Option<Driver>) -> DriverChoice {
     match device {

@@ -123,8 +123,8 @@ impl Eal {
         log::silence_libraries();
         if started == 0 {
             // The registers of legacy virtio with UIO are I/O ports. Only the thread that started the EAL had access to
-            // them, and that thread has ended. Ignore an error: DPDK then has not loaded the driver that needs I/O
-            // ports. SAFETY: the call only changes a permission of this thread.
+            // them, and that thread has ended. An error is ignored, because it occurs only if DPDK has not loaded the
+            // driver that needs I/O ports. SAFETY: the call only changes a permission of this thread.
             unsafe { sys::sluice_io_ports() };
         }
         match started {

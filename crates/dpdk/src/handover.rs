@@ -32,7 +32,7 @@ impl HandoverEntry {
 }
 
 impl Drop for HandoverEntry {
-    /// Frees a buffer that is still in a ring after the drop of both ring ends.
+    /// Frees a buffer that is still in a ring after both ring ends were dropped.
     fn drop(&mut self) {
         // SAFETY: the entry owns the buffer, and pools live longer than the ends of rings (`WorkerMbufs`).
         unsafe { sys::sluice_free((&raw mut self.buffer).cast(), 1) };
@@ -55,7 +55,7 @@ pub(crate) struct WorkerRings {
     next_ring: usize,
 }
 
-/// Create rings with `frames` entries between all workers. Returns the ring ends of each worker.
+/// Create the rings between all workers. Each ring has `frames` entries. Returns the ring ends of each worker.
 pub(crate) fn rings(workers: usize, frames: u32) -> Vec<WorkerRings> {
     let places = (frames as usize).max(MIN_RING);
     let mut ends: Vec<(Vec<_>, Vec<_>)> = (0..workers).map(|_| Default::default()).collect();
@@ -120,7 +120,8 @@ impl WorkerRings {
         self.to.iter_mut().flatten().for_each(|to| to.mark = to.put);
     }
 
-    /// Whether other workers have received all packets from before the last call of [`mark`](Self::mark).
+    /// Whether other workers have received all packets that were put into the rings before the last call of
+    /// [`mark`](Self::mark).
     pub(crate) fn has_arrived(&self) -> bool {
         self.to.iter().flatten().all(|to| {
             let waiting = to.ring.buffer().capacity() - to.ring.slots();
@@ -137,7 +138,8 @@ impl WorkerRings {
             let Ok(chunk) = ring.read_chunk(count) else { continue };
             let (first, second) = chunk.as_slices();
             for handed in first.iter().chain(second) {
-                // Prefetch the mbuf's cache line for the write at transmission. The packet's headers are read before.
+                // Prefetch the mbuf's cache line for the write at transmission, and the packet's headers for earlier
+                // reads.
                 prefetch::prefetch_write_address(handed.buffer.0);
                 prefetch::prefetch_read_address(handed.start().wrapping_add(usize::from(handed.window.start)));
             }
@@ -145,7 +147,7 @@ impl WorkerRings {
         }
     }
 
-    /// Receive packets from the rings of other workers, as far as the arrays have space.
+    /// Receive packets from the rings of other workers, but not more than the arrays have space for.
     #[inline]
     pub(crate) fn take(&mut self, coming: IncomingBuffers<'_>, carried: &mut [NoteWords]) -> usize {
         let max = coming

@@ -1,4 +1,5 @@
-//! Injection of frames for tests. Injected frames have properties that no driver without a card produces on demand.
+//! Injection of frames for tests. Injected frames have properties that only drivers of cards produce, and not on
+//! demand.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Settings of kernel interfaces by ioctl, beyond the settings of DPDK's drivers.
+//! Reads and changes, by ioctl, settings of kernel interfaces for which DPDK's drivers have no function.
 
 use std::io::Error;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

@@ -117,7 +117,7 @@ impl Listener {
         }
     }
 
-    /// The next queued frame; `None` without a queued frame.
+    /// The next queued frame; `None` if no frame is queued.
     ///
     /// # Errors
     /// The interface no longer exists.

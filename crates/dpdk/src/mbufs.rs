@@ -54,7 +54,7 @@ impl IncomingBuffers<'_> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PortQueues {
     pub(crate) port: u16,
-    /// Receive queue of this worker; `None` without a receive queue.
+    /// Receive queue of this worker; `None` if this worker does not receive from the port.
     pub(crate) receive: Option<u16>,
     pub(crate) transmit: Option<u16>,
     /// Whether the device supports checksum offload for L4 checksums.
@@ -66,7 +66,7 @@ pub(crate) struct PortQueues {
 }
 
 impl PortQueues {
-    /// Value for a port index without a port.
+    /// Value at a port index that has no port.
     pub(crate) const NONE: PortQueues = PortQueues {
         port: u16::MAX,
         receive: None,

@@ -122,7 +122,8 @@ impl Region {
 
     /// Populate every page, so that no page faults occur under traffic.
     fn populate(&self) {
-        // SAFETY: the region owns the mapping. A kernel without this advice populates pages at their first access.
+        // SAFETY: the region owns the mapping. A kernel that does not know this advice populates pages at their first
+        // access.
         unsafe { libc::madvise(self.start.as_ptr().cast(), self.length, libc::MADV_POPULATE_WRITE) };
     }
 

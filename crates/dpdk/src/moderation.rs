@@ -17,7 +17,7 @@ const EMPTY_FETCHES: &str = "2";
 /// Interval between polls in nanoseconds.
 const PAUSE: &str = "200000";
 
-/// File of each changed setting in the interface's /sys directory, with the written value.
+/// Settings to change: for each setting, its file in the interface's /sys directory, and the value to write.
 const SETTINGS: [(&str, &str); 2] = [("napi_defer_hard_irqs", EMPTY_FETCHES), ("gro_flush_timeout", PAUSE)];
 
 /// Changed settings of an interface. Dropping this value restores the previous settings.

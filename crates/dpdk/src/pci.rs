@@ -22,7 +22,7 @@ pub const VFIO: &str = "vfio-pci";
 /// The kernel's own UIO module.
 pub const UIO: &str = "uio_pci_generic";
 
-/// DPDK's assumption for the number of virtual address bits of a process.
+/// Number of bits that DPDK assumes for virtual addresses of a process.
 const VIRTUAL_BITS: u8 = 47;
 
 /// Access to `/sys`, `/dev` and `/proc` of a machine.
@@ -68,7 +68,7 @@ impl System {
         cards
     }
 
-    /// The PCI device at an address. `None` without a device.
+    /// The PCI device at an address. `None` if there is no device.
     pub fn card(&self, address: PciAddress) -> Option<Card> {
         let folder = self.folder(address);
         let number = |name: &str| u32::from_str_radix(text(&folder.join(name))?.trim_start_matches("0x"), 16).ok();
@@ -217,7 +217,7 @@ pub struct GroupDevice {
 }
 
 impl GroupDevice {
-    /// Driver of this device that prevents the use of the whole group by VFIO; `None` without such a driver.
+    /// Driver of this device if this driver prevents VFIO from using the whole group; otherwise `None`.
     pub fn obstacle(&self) -> Option<&str> {
         let tolerated = |driver: &str| self.is_bridge || driver.starts_with("vfio") || driver == "pci-stub";
         self.driver.as_deref().filter(|driver| !tolerated(driver))

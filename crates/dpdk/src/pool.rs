@@ -96,7 +96,7 @@ pub struct Pool {
     name: String,
     raw: *mut sys::rte_mempool,
     size: PoolSize,
-    /// Maximum number of buffers that drivers keep after their close.
+    /// Maximum number of buffers that drivers keep after their ports are closed.
     max_retained: AtomicU32,
 }
 
@@ -114,7 +114,7 @@ pub struct PoolBalance {
     pub size: u32,
     /// Buffers currently in the pool.
     pub available: u32,
-    /// Maximum number of buffers that drivers of this pool keep after their close.
+    /// Maximum number of buffers of this pool that drivers keep after their ports are closed.
     pub retained_by_driver: u32,
 }
 
@@ -209,7 +209,7 @@ impl Pool {
         }
     }
 
-    /// Allow a driver of this pool to keep `count` additional buffers after its close.
+    /// Allow drivers to keep `count` more buffers of this pool after their ports are closed.
     pub(crate) fn allow_retained(&self, count: u32) {
         self.max_retained.fetch_add(count, Ordering::Relaxed);
     }

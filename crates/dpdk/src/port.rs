@@ -419,7 +419,7 @@ impl Port {
     }
 
     /// Keep a pool alive as long as the rings of a ring port, because the rings may contain buffers of the pool after
-    /// the close of the port.
+    /// the port is closed.
     pub(crate) fn outlive(&self, pool: &Arc<Pool>) {
         if let Some((pair, _)) = &self.pair {
             pair.keep(pool);

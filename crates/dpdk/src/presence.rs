@@ -43,7 +43,7 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
-    /// The current origin of a device.
+    /// The device that exists now under this name or address.
     pub(crate) fn of(device: &Device) -> Self {
         match device {
             Device::Pci(address) => {

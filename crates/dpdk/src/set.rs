@@ -73,7 +73,7 @@ pub enum SetError {
 /// pools.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// Ports by index. `None` without a device.
+    /// Ports by index. `None` at an index that has no device.
     ports: Mutex<Vec<Option<Arc<Port>>>>,
     /// State of the ports for each worker.
     workers: Vec<WorkerPorts>,

@@ -316,7 +316,7 @@ impl Shortfall {
     }
 }
 
-/// Text for the difference between two sets of hash functions with equal descriptions.
+/// Text for the difference between two sets of hash functions whose descriptions are equal.
 fn more(requested: &Functions, hashed: &Functions) -> &'static str {
     if hashed.contains(Functions::BEYOND) {
         ", and more"
@@ -336,8 +336,8 @@ pub struct Steered {
     pub queues: u16,
     /// Capabilities of the device. `None` if the capabilities were not queried.
     pub capabilities: Option<Capabilities>,
-    /// Actual steering. `None` without steering, or with mixed or unknown steering. Packets are then distributed in
-    /// software.
+    /// Actual steering. `None` if the device does not steer, steers packet types differently, or steers in an unknown
+    /// way. Packets are then distributed in software.
     pub steering: Option<Steering>,
     /// Hash functions that the device uses. `None` if the device does not report its functions.
     pub functions: Option<Functions>,

@@ -60,7 +60,7 @@ impl Tap {
         }
     }
 
-    /// The next frame from the namespace; `None` without a frame. The frame is truncated to the length of `into`.
+    /// The next frame from the namespace; `None` if there is no frame. The frame is truncated to the length of `into`.
     ///
     /// # Errors
     /// The interface no longer exists.

@@ -141,7 +141,7 @@ fn enter(core: usize) -> Result<(), WorkerError> {
     }
 }
 
-/// Wait of an idle worker: first spin, then pause, then sleep for a short time or until a device wakes the worker.
+/// How an idle worker waits. It first spins, then pauses, then sleeps for a short time or until a device wakes it.
 #[derive(Debug)]
 pub struct Idle {
     waiting: IdlePolicy,
@@ -159,7 +159,8 @@ pub struct Queues(Arc<List>);
 struct List {
     /// Version of the list, incremented by every change.
     version: AtomicU32,
-    /// Each queue with the list version of its addition. The version distinguishes queues with reused port numbers.
+    /// Each queue, and the version of the list at which the queue was added. The version distinguishes queues with
+    /// reused port numbers.
     queues: Mutex<Vec<(u32, sys::sluice_queue)>>,
 }
 
@@ -186,7 +187,7 @@ struct ArmedQueues {
     /// Version of the list from which these queues were taken.
     version: u32,
     queues: Vec<sys::sluice_queue>,
-    /// List version of each queue's addition.
+    /// Version of the list at which each queue was added.
     came: Vec<u32>,
     /// Whether these queues include every queue of the list.
     all: bool,
@@ -239,7 +240,7 @@ pub struct IdlePolicy {
 }
 
 impl Idle {
-    /// Create the wait of a worker with these queues.
+    /// Create the waiting state of a worker that receives from these queues.
     pub fn new(waiting: IdlePolicy, queues: Queues) -> Self {
         Self {
             waiting,

@@ -112,7 +112,7 @@ fn tap_exchanges_frames_with_the_kernel() {
     });
 }
 
-/// Test a TAP interface with this MTU, and a packet socket on the TAP interface.
+/// Test a TAP interface that has this MTU, and a port that opens the same interface through a packet socket.
 fn tap_has_the_mtu(test: &str, mtu: u16) {
     on_each_memory(test, |scenario| {
         let eal = scenario.eal(192 << 20);

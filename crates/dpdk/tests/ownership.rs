@@ -18,7 +18,7 @@ use sluice_wire::{Checksums, Window};
 
 const ROOM: usize = 256;
 
-/// Buffers of the fake source by address, and chosen results for the next calls of the source.
+/// Buffers of the fake source by address, and the results that the test has chosen for the next calls of the source.
 #[derive(Default)]
 struct Ledger {
     /// Delivered buffers that were not returned, each with its serial number. The buffer also contains the serial
@@ -33,7 +33,7 @@ struct Ledger {
     ring_room: usize,
     /// Number of frames that a receive call delivers.
     come: usize,
-    /// One of this number of received frames is unusable. 0 means that all frames are usable.
+    /// Of each sequence of this many received frames, one frame is unusable. 0 means that all frames are usable.
     faulty: usize,
     /// Number of frames that a transmit call accepts.
     take: usize,

@@ -1,5 +1,5 @@
-//! Measures the CPU time to process an FPM stream of a million routes into the FIB, and the CPU time for a repetition
-//! of the stream.
+//! Measures the CPU time in which an FPM stream of a million routes is processed and its routes are stored in the FIB,
+//! and the CPU time in which the repeated stream is processed.
 
 use sluice_route::feed::fpm::FrameBuffer;
 use sluice_route::feed::netlink::{INET, kind};
@@ -58,7 +58,7 @@ fn play(stream: &[u8], mut follow: impl FnMut(&[u8])) -> f64 {
     processor() - begin
 }
 
-/// CPU time of this thread in seconds, which excludes other load on the machine.
+/// CPU time of this thread in seconds. Other load on the machine does not count.
 fn processor() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells");
     let nanoseconds: u64 = text

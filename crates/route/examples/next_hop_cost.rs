@@ -1,5 +1,5 @@
-//! Measures the nanoseconds per packet to find the MAC for a destination: through a gateway with a bound neighbour, and
-//! for attached destinations with a neighbour lookup.
+//! Measures the time in nanoseconds per packet to find the MAC for a destination. For a destination behind a gateway,
+//! the neighbour is bound to the gateway; for an attached destination, the neighbour is looked up.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -52,7 +52,7 @@ fn load(rib: &mut Rib, numbers: std::ops::Range<u32>, shift: u32, hop: impl Fn(u
     count as f64 / (processor() - begin)
 }
 
-/// CPU time of this thread in seconds, which excludes other load on the machine.
+/// CPU time of this thread in seconds. Other load on the machine does not count.
 fn processor() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells");
     let nanoseconds: u64 = text

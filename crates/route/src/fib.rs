@@ -58,7 +58,7 @@ impl Fib {
         }
     }
 
-    /// Creates an access for a worker.
+    /// Creates a worker's access to the FIB.
     pub fn reader(&self) -> FibReader {
         FibReader {
             v4: self.v4.reader(),
@@ -119,7 +119,7 @@ impl Fib {
         self.set(router, prefix, index, writer)
     }
 
-    /// Adds a route to a set of next hops, or changes an existing route. Returns whether the FIB has changed.
+    /// Adds or changes a route that leads to a set of next hops. Returns whether the FIB has changed.
     pub fn insert_set(
         &mut self,
         router: RouterIndex,

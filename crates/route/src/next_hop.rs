@@ -373,7 +373,8 @@ impl NextHopWriter {
             return;
         }
         let settled = self.quiescence.settled();
-        // The members of a freed set wait for another grace period, because single routes may also use these next hops.
+        // The members of a freed set are freed only after another grace period, because routes may also refer to these
+        // next hops directly, without the set.
         let free: Vec<_> = self
             .retired_sets
             .extract_if(.., |(epoch, _)| *epoch <= settled)

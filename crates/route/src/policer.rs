@@ -66,7 +66,8 @@ pub const ROUTER_SHARE: u64 = 8;
 /// Number of buckets over which the destinations of ICMP errors are hashed.
 const DESTINATIONS: usize = 1024;
 
-/// Divisors of an interface's ICMP error limit for each destination: a tenth of the rate, and half of the burst.
+/// The ICMP error limit of an interface, divided by these numbers, is the limit for a destination: a tenth of the rate,
+/// and half of the burst.
 const DESTINATION_PARTS: (u64, u64) = (10, 2);
 
 /// Rate limits of packets to and from the gateway itself, for each class, interface and router. A flood through one

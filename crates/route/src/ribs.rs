@@ -98,10 +98,10 @@ impl Ribs {
     }
 
     /// Replaces the connected and configured routes of each router by the routes in `wanted`. Routers without an
-    /// element in `wanted` are removed with all of their routes. Learned routes remain. The exceptions are routers in
-    /// `others`, whose numbers now belong to different routers. With too many next hops, no route is changed. Gateways
-    /// that are reachable only by learned routes are resolved afterwards. [`Ribs::fib_full`] counts changes that don't
-    /// fit into the FIB.
+    /// element in `wanted` are removed with all of their routes. The other routers keep their learned routes, except
+    /// for the routers in `others`: the numbers in `others` now belong to different routers. If there are too many next
+    /// hops, no route is changed. Gateways that are reachable only by learned routes are resolved after the
+    /// replacement. [`Ribs::fib_full`] counts changes that don't fit into the FIB.
     ///
     /// # Errors
     /// The next hops of `wanted` don't fit in the next-hop table.

@@ -106,7 +106,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// Creates a route with a single next hop and the default distance, which is preferred over all learned routes.
+    /// Creates a route with a single next hop and the default distance. The route is preferred over all learned routes.
     pub const fn new(prefix: Prefix, via: Via) -> Self {
         Self {
             prefix,
@@ -363,7 +363,7 @@ impl RouteSet {
     }
 }
 
-/// Next hop of a configured route, with its interface from the attached networks.
+/// Next hop of a configured route. If the route states no interface, the attached networks determine the interface.
 fn next_hop(interfaces: &[Interface], route: &Route) -> Result<OfferedNextHop, RouteError> {
     let prefix = route.prefix;
     let of_router = |index| interfaces.iter().any(|interface| interface.index == index);

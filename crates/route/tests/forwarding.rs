@@ -386,7 +386,7 @@ proptest! {
     }
 }
 
-/// A set of gateways on the inside link. A member is the last byte of a gateway's address, with a weight.
+/// A set of gateways on the inside link. Each member consists of the last byte of a gateway's address and a weight.
 fn set(members: &[(u8, u8)]) -> HopSet {
     let gateway = |host: u8| NextHop::Gateway {
         interface: 0,

@@ -132,7 +132,7 @@ fn static_routes_of_several_distances_stand_behind_each_other() {
     assert_eq!(None, world.to("10.9.0.0/16"));
     world.rib.set_link(1, true);
     assert_eq!(Some(vec![(to(1, "10.0.0.2"), 1)]), world.to("10.9.0.0/16"));
-    // A repeated offer replaces only the offer with its distance.
+    // A repeated offer replaces only the earlier offer with the same distance.
     world.offer("10.9.0.0/16", Origin::Static, 20, &hops(4)).unwrap();
     assert_eq!(Some(vec![(to(4, "10.0.0.2"), 1)]), world.to("10.9.0.0/16"));
     assert_eq!(4, world.rib.get(prefix("10.9.0.0/16")).len());

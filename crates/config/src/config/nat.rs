@@ -94,7 +94,7 @@ impl Default for Timeouts {
 pub struct SourceRule {
     /// Virtual router of the rule.
     pub router: RouterIndex,
-    /// Whether the rule applies to packets of the router's host stack.
+    /// Whether the rule applies to packets that the router's host stack sends.
     pub own: bool,
     /// IPv4 network of the inside hosts.
     pub from: ipnet::Ipv4Net,
@@ -122,7 +122,7 @@ pub enum SourceAction {
 pub struct DestinationRule {
     /// Virtual router of the rule.
     pub router: RouterIndex,
-    /// Whether the rule applies to packets of the router's host stack.
+    /// Whether the rule applies to packets that the router's host stack sends.
     pub own: bool,
     /// TCP or UDP. `None` for any protocol.
     pub protocol: Option<Transport>,

@@ -118,7 +118,8 @@ fn reached(listing: &Listing, hook: Hook, report: &mut ConversionReport) -> Opti
     })
 }
 
-/// Whether only the first packet of a forwarded flow is filtered; the decisions on forwarded packets; and the policies.
+/// Returns whether only the first packet of a forwarded flow is filtered, the decisions on forwarded packets, and the
+/// policies.
 fn forwarded_alone(
     chains: HookDecisions,
     listing: &Listing,

@@ -11,7 +11,7 @@ const MAX_HYPERRECTANGLES: usize = 256;
 /// Maximum number of decisions that are compared in pairs. The maximum limits the run time.
 const MAX_COMPARISONS: usize = 10_000;
 
-/// Whether a field includes interfaces that do not occur in rules, but not all interfaces.
+/// Whether a field includes the interfaces that do not occur in rules, but excludes some other interfaces.
 pub fn is_open(packets: &Packets, field: Field, known: usize) -> bool {
     let last = packets.get(field).and_then(super::ranges::Ranges::last);
     last.is_some_and(|last| last >= known as u128)
@@ -81,8 +81,8 @@ pub fn widen(decisions: Vec<Decision>, end: &dyn Fn(bool) -> Action, known: usiz
     decisions
 }
 
-/// Whether earlier decisions match the packets that only `wide` contains, or later decisions have the same action on
-/// these packets.
+/// Whether the decision can be extended to `wide`: earlier decisions match the packets that the extension adds, or
+/// later decisions have the same action on these packets.
 fn alike(decisions: &[Decision], at: usize, wide: &Packets, end: &dyn Fn(bool) -> Action, known: usize) -> bool {
     let own = &decisions[at];
     // Decisions that can't be converted are ignored in this comparison.

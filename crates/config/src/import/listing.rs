@@ -167,11 +167,11 @@ pub enum Action {
     AddToSet(String),
     /// Translate the source address.
     Snat(Target),
-    /// Translate the source to the address of the output interface, with a port of this range.
+    /// Translate the source to the address of the output interface and to a port of this range.
     Masquerade(Option<PortRange>),
     /// Translate the destination.
     Dnat(Target),
-    /// Translate the destination to the address of the input interface, with a port of this range.
+    /// Translate the destination to the address of the input interface and to a port of this range.
     Redirect(Option<PortRange>),
     /// Translate a network one to one to the network with this first and last address.
     Netmap(u32, u32),

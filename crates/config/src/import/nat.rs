@@ -106,7 +106,7 @@ fn decisions(listing: &Listing, hook: Hook, report: &mut ConversionReport) -> Ve
     all
 }
 
-/// The packets of a decision that open flows. The error is the reason for which no packet opens a flow.
+/// Those packets of a decision that open flows. The error states why none of the packets opens a flow.
 fn fit(decision: &Decision, other: bool) -> Result<Packets, Option<&'static str>> {
     let packets = &decision.packets;
     if packets.v6 {

@@ -116,8 +116,8 @@ impl Packets {
         other
     }
 
-    /// Restricts the packets to those whose address or port `end` is in a changeable set or, if `is_in` is false, not
-    /// in it. Returns `None` if the restriction contradicts another condition.
+    /// Restricts the packets to those whose address or port `end` is in a changeable set. If `is_in` is false, the
+    /// address or port must not be in the set. Returns `None` if the restriction contradicts another condition.
     pub fn member(&self, set: &str, end: End, is_in: bool) -> Option<Self> {
         let mut other = Self::all(self.v6);
         other.members.insert((end, set.to_owned()), is_in);
@@ -143,8 +143,8 @@ impl Packets {
         other
     }
 
-    /// Restricts the packets to those whose field is in a set or, with `inverted`, not in it. Later fragments that do
-    /// not contain the field don't match.
+    /// Restricts the packets to those whose field has a value of a set. If `inverted` is true, the value must not be in
+    /// the set. Later fragments that do not contain the field don't match.
     pub fn only(&self, field: Field, values: &Ranges, inverted: bool) -> Self {
         let values = if inverted {
             values.not(self.max(field))

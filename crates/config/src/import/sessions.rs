@@ -17,7 +17,7 @@ struct Refused {
     by: Option<LineIndex>,
 }
 
-/// Whether any rule has a condition on states, and the decisions on packets that open flows.
+/// Returns two values: whether any rule has a condition on states, and the decisions on packets that open flows.
 pub fn sessions(
     decisions: Vec<Decision>,
     end: &dyn Fn(bool) -> Action,

@@ -177,7 +177,7 @@ pub fn flag_names(text: &str) -> Result<u8, String> {
     text.split(',').map(bit).try_fold(0, |bits, bit| Ok(bits | bit?))
 }
 
-/// All values of the flag byte in which the bits in `of` equal those in `set`.
+/// All values of the flag byte whose bits under the mask `of` equal `set`.
 pub fn flags(of: u8, set: u8) -> Ranges {
     let such = (0..=255u8).filter(|flags| flags & of == set);
     Ranges::union(such.map(|flags| (flags.into(), flags.into())))

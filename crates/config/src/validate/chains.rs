@@ -17,7 +17,7 @@ use crate::schema::{ChainStep, ChainTable, ChainWord, Filter, Police, PoliceBy};
 /// Chain at which packets enter.
 const INPUT: &str = "input";
 
-/// Minimum burst in bytes of a policer for bits: the length of the longest Ethernet frame.
+/// Minimum burst in bytes of a policer that limits bits per second: the length of the longest Ethernet frame.
 const MIN_BURST_BYTES: u64 = 1_514;
 
 /// Maximum burst in packets or bytes.

@@ -95,8 +95,8 @@ impl Check<'_> {
         }
     }
 
-    /// Check a rule for packets of the router's host stack. Packets of the host stack have no input interface, and must
-    /// not be translated to the host stack itself.
+    /// Check a rule for packets that the router's host stack sends. These packets have no input interface, and must not
+    /// be translated to the host stack itself.
     fn own_destination(&mut self, at: &[Step<'_>], written: &schema::DestinationRule) {
         let own = &[at, place!["local"]].concat()[..];
         if !self.has_host() {
@@ -110,7 +110,7 @@ impl Check<'_> {
         }
     }
 
-    /// Check a source rule for packets of the router's host stack.
+    /// Check a source rule for packets that the router's host stack sends.
     pub(super) fn own_source(&mut self, at: &[Step<'_>], written: &schema::SourceRule) {
         let own = &[at, place!["local"]].concat()[..];
         if !self.has_host() {
@@ -311,7 +311,8 @@ impl Check<'_> {
             Some((written.address.unwrap_or(range.first()), ports))
         };
         let mut pools = self.own_pools();
-        // No packets to an unused pool arrive, so only a rule without an input interface contradicts it.
+        // No interface receives packets to an unused pool. Therefore only a rule without an input interface conflicts
+        // with an unused pool.
         if incoming == ANY_INTERFACE && written.to != Target::Gateway {
             pools.extend(self.unused_pools());
         }

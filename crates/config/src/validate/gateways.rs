@@ -52,7 +52,8 @@ impl Check<'_> {
         true
     }
 
-    /// Whether an address is the address of a DHCP relay, which belongs to the router. An own address is reported.
+    /// Whether an address belongs to a DHCP relay, so that it is one of the router's own addresses. If so, a problem is
+    /// reported.
     pub(super) fn is_relay(&mut self, at: &[Step<'_>], address: IpAddr) -> bool {
         let found = self.relay_at(address).is_some();
         if found {

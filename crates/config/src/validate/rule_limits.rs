@@ -12,7 +12,7 @@ use crate::read::place;
 use crate::value::PortRange;
 
 impl Check<'_> {
-    /// Check the number of rules of all routers, of the ports in them, and of the sets of hosts.
+    /// Check three numbers, summed over all routers: rules, ports in the rules, and sets of hosts.
     pub(super) fn rule_numbers(&mut self, rules: &Rules) {
         let (sources, destinations) = (rules.source.len(), rules.destination.len());
         self.in_range(place!["nat", "source"], "a number of rules", sources, 0..=MAX_RULES);
@@ -56,8 +56,8 @@ impl Check<'_> {
 /// A value for each network, separately for the rules for the host stack.
 type Groups<T> = HashMap<(Ipv4Net, bool), T>;
 
-/// Maximum number of rules for one port, or without ports. Each element of `rules` contains the ports of rules with the
-/// same protocol and interface, of which the most specific one applies to a port.
+/// Largest number of rules that must be compared for any one port. Each element of `rules` contains the ports of all
+/// rules with one protocol and interface. Of these rules, only the most specific one applies to a port.
 fn at_one_port(rules: &[&[Option<PortRange>]]) -> usize {
     if rules.len() <= MAX_EQUAL_RULES {
         return rules.len();

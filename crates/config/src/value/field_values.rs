@@ -1,8 +1,9 @@
-//! Types of the keys of header fields.
+//! Types of the configuration keys that match header fields.
 
 use super::{Dscp, Ecn, Numbers, OneOrMore};
 
-/// The value of a header field's key: some values of the field, or any value.
+/// The value of a configuration key that matches a header field. The key accepts some values of the field, or any
+/// value.
 pub trait FieldValues: Sized {
     /// The values as ranges. Empty if any value matches.
     fn ranges(&self) -> Vec<(u32, u32)>;

@@ -122,8 +122,8 @@ fn rule(control: &Control, rules: &Rules, index: usize) -> Option<FilterRule> {
     })
 }
 
-/// The result for a packet, and the positions of the matching rules before the deciding rule. `to_gateway`: the packet is
-/// addressed to the gateway itself.
+/// The result for a packet, and the positions of the matching rules before the deciding rule. `to_gateway` states that
+/// the packet is addressed to the gateway itself.
 fn explain(
     filters: &Filters,
     packet: &Packet,

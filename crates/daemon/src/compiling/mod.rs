@@ -106,8 +106,8 @@ impl Compiler {
         }
     }
 
-    /// A compiler that starts this program as a separate process. The process runs on the cores of this process that no
-    /// worker occupies. The compiler reads the cache but does not write to it.
+    /// A compiler that starts this program as a separate process. The separate process runs on those of this process's
+    /// cores that no worker occupies. The compiler reads the cache but does not write to it.
     pub fn of(config: &sluice_config::Config) -> Self {
         Self {
             // Start the executable of this process, even if another file has replaced the executable at its path.

@@ -37,8 +37,8 @@ pub type Rules = RuleList<Listed>;
 /// their counters.
 ///
 /// # Errors
-/// The matcher would exceed its memory limit, or the application identification library does not have an application
-/// that a rule names, or can't be used.
+/// The matcher would exceed its memory limit, or the application identification library can't be used or lacks an
+/// application that a rule names.
 pub fn filters(config: &Config, before: Option<&Rules>) -> Result<Option<Rules>, LoweringError> {
     let Some(settings) = &config.filter_settings() else {
         return Ok(None);
@@ -196,7 +196,7 @@ fn verdict(verdict: schema::Verdict, with: RejectKind) -> Verdict {
 /// Compile a rule for the filter.
 ///
 /// # Errors
-/// The application identification library does not have an application that the rule names, or can't be used.
+/// The application identification library can't be used, or lacks an application that the rule names.
 pub fn written(rule: &FilterRule, sets: &Sets) -> Result<CompiledRule, LoweringError> {
     let with = match rule.with {
         schema::RejectWith::Reset => RejectKind::Reset,

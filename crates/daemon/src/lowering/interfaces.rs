@@ -157,8 +157,8 @@ enum Side {
 
 /// Sides of all interfaces. A source rule makes its output interface an outside interface. If the rule names no output
 /// interface, all interfaces may be on the outside. A destination rule makes its input interface an outside interface.
-/// If the rule names no input interface, it makes all interfaces outside interfaces, except those of hosts with
-/// translated source addresses.
+/// If the rule names no input interface, it makes all interfaces outside interfaces, except the interfaces of hosts
+/// whose source addresses are translated.
 fn sides(config: &Config) -> Vec<Side> {
     let mut routers: Vec<_> = config.interfaces.iter().map(|interface| interface.router).collect();
     routers.sort_unstable();

@@ -262,7 +262,8 @@ const _: () = assert!(limits::MAX_RULES <= RuleId::MAX as usize);
 const _: () = assert!(limits::MAX_STEPS <= sluice_engine::snapshot::chains::MAX_STEPS);
 const _: () = assert!(limits::MAX_BRIDGES <= sluice_engine::snapshot::MAX_BRIDGES);
 
-/// Why the data plane accepts what a configuration contains. The property test `lowering` compares the two.
+/// Panic message for a value that the data plane rejects although validation has accepted it. The property test
+/// `lowering` checks that validation rejects every such value.
 const VALIDATED: &str = "validation has checked the limits of the data plane";
 
 /// Maximum number of interfaces added at run time. Every worker has counters for each added interface.

@@ -44,7 +44,7 @@ pub fn site_networks(config: &Config) -> Vec<Network> {
 }
 
 /// Classifier with which workers assign packets to sites. The classifier reads the site table, which the control plane
-/// writes. `None` without sites.
+/// writes. `None` if no sites are configured.
 pub fn access(config: &Config, table: &Arc<Sites>) -> Option<SiteClassifier> {
     let subscribers = config.subscribers.as_ref()?;
     let mut rows: BTreeMap<InterfaceIndex, Vec<&SiteRow>> = BTreeMap::new();

@@ -16,8 +16,8 @@ use crate::subscribers::virtual_mac::{VirtualMacError, VirtualMacs};
 /// Constant that is combined with the installation's name to form the key of virtual MACs.
 const KEY: Secret = Secret([0x736c_7569_6365_2e33, 0x736c_7569_6365_2e34]);
 
-/// Parameters of the subscriber service, with the engine's interfaces. `None` without sites. `macs` contains the
-/// virtual MACs from [`virtual_macs`]; `secret` is used for DHCP transaction IDs.
+/// Parameters of the subscriber service, with the engine's interfaces. `None` if no sites are configured. `macs`
+/// contains the virtual MACs from [`virtual_macs`]; `secret` is used for DHCP transaction IDs.
 pub fn subscribers(
     config: &Config,
     interfaces: &[snapshot::Interface],

@@ -102,7 +102,8 @@ pub(crate) fn pool(configured: &configured::Pool) -> Pool<u32> {
         }),
         hold: Quarantine {
             seconds: u32::try_from(configured.hold.as_secs()).unwrap_or(u32::MAX),
-            // A single pool has no limit. The setting `quarantined-ports` limits the number over all pools.
+            // The number of ports in quarantine is not limited for a single pool. The setting `quarantined-ports`
+            // limits their number over all pools.
             max: u32::MAX,
         },
         deterministic: configured.deterministic.as_ref().map(deterministic),

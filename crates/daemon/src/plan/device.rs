@@ -19,8 +19,8 @@ pub const HAND_OVERS: [HandOver; 4] = [
     },
 ];
 
-/// Assumed nanoseconds that a driver takes per packet to receive and to send, in addition to the cost of frames in
-/// memory. The values are typical for the drivers and are not measured here.
+/// Assumed time in nanoseconds that a driver takes to receive a packet, and to send a packet. The cost of frames in
+/// memory is not included. The values are typical for the drivers and are not measured here.
 fn nanoseconds(driver: Driver) -> [f64; 2] {
     match driver {
         Driver::Null | Driver::Ring => [0.0, 0.0],

@@ -88,7 +88,7 @@ pub enum PlanError {
     TwoTraffics {
         /// Option that supplies packets.
         option: &'static str,
-        /// Required rate with its traffic.
+        /// Required rate as typed, including the traffic that it names.
         demand: String,
     },
     /// Live traffic is not available.

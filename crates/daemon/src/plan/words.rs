@@ -102,7 +102,8 @@ fn elephant(facts: &Facts) -> Option<String> {
     })
 }
 
-/// States that shards can't be distributed evenly to the session workers. `None` if an even distribution is possible.
+/// A sentence which states that shards can't be distributed evenly among the session workers. `None` if an even
+/// distribution is possible.
 pub fn uneven(load: &Load, chosen: &RatedPlacement) -> Option<String> {
     let workers = chosen.placement.of(Part::Session).len();
     let even = Load { busiest: 0.0, ..*load };

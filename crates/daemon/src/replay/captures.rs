@@ -135,8 +135,8 @@ impl Input {
     /// Return the next frame. `None` at the end of the capture.
     ///
     /// # Errors
-    /// The frame after the returned frame, which is read in advance, can't be read. The next call returns the buffered
-    /// frame.
+    /// Each call reads one frame in advance. On an error, this frame can't be read, and the frame that the call should
+    /// have returned stays buffered for the next call.
     pub fn take(&mut self) -> Result<Option<Captured>, CaptureError> {
         let next = self.read()?;
         Ok(std::mem::replace(&mut self.next, next))
@@ -215,7 +215,8 @@ fn foreign(path: &Path, at: String, link: u32) -> CaptureError {
     }
 }
 
-/// The next packet of a pcapng file, with the number of its interface and the link type of that interface.
+/// The next packet of a pcapng file, together with the number and the link type of the interface that captured the
+/// packet.
 fn next_of_blocks(reader: &mut PcapNgReader<Bytes>) -> Result<Option<(u32, u32, Captured)>, PcapError> {
     loop {
         let found = match reader.next_block() {

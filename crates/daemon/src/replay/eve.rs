@@ -167,7 +167,8 @@ impl Lines {
     }
 }
 
-/// Callback for an alert of the API. The second argument is a function that creates the EVE JSON line of the alert.
+/// Callback that receives an alert in the form of the API. The second argument is a function that creates the EVE JSON
+/// line of the alert.
 pub type Each<'e> = dyn FnMut(&api::Alert, &dyn Fn() -> Vec<u8>) + 'e;
 
 /// Converts the alerts and records of a replay and writes them.

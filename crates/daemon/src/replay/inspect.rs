@@ -360,7 +360,7 @@ fn sum(
     world.plane().counters().iter().map(|worker| of(worker).get()).sum()
 }
 
-/// Numbers of packets that were not inspected, and of packets that a gateway would have dropped.
+/// Number of packets for each reason: packets that were not inspected, and packets that a gateway would have dropped.
 fn uninspected(world: &World<'_>) -> Vec<Uninspected> {
     let counters = world.plane().counters();
     let bypassed = Skipped::ALL.iter().map(|&why| Uninspected {

@@ -92,7 +92,7 @@ fn stages(config: &Config, workers: u16) -> Stages {
 /// Cycle counter that is always zero, since a replay must not depend on real time.
 pub const NO_CYCLES: fn() -> u64 = || 0;
 
-/// For each port, its MAC address, and whether frames are readdressed to this MAC, because no MAC is configured.
+/// MAC address of each port. The flag is set if no MAC is configured, so that frames are readdressed to this MAC.
 type Readdress = Vec<([u8; 6], bool)>;
 
 fn plane(
@@ -313,7 +313,7 @@ impl<'m> World<'m> {
         }
     }
 
-    /// Run the workers until no packet is queued. Returns the sent frames in unspecified order.
+    /// Run the workers until no packet is queued. Returns the frames that were sent, in unspecified order.
     pub fn drain(&mut self) -> Vec<Sent> {
         loop {
             while self.round() > 0 {}

@@ -30,8 +30,8 @@ pub struct Replay {
     state: State,
 }
 
-/// If the daemon stops sending data, its replay counts as complete only if at most one of this number of routes is
-/// still stale. A restarted daemon also sends no data while it waits for its own BGP peers.
+/// If the daemon stops sending data, its replay counts as complete only if at most this fraction (one in `SHARE`) of
+/// its earlier routes is still stale. A restarted daemon also sends no data while it waits for its own BGP peers.
 const SHARE: usize = 10;
 
 impl Replay {

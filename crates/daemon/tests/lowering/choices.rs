@@ -25,7 +25,7 @@ impl Choices {
         list[self.below(list.len())]
     }
 
-    /// The line `key = value` with one of these values, in one of `count` cases.
+    /// In one of `count` cases, the line `key = value` with one of these values.
     pub fn line(&mut self, text: &mut String, count: usize, key: &str, values: &[&str]) {
         if self.one_in(count) {
             let value = self.of(values);
@@ -33,7 +33,7 @@ impl Choices {
         }
     }
 
-    /// The item `key = value` of an inline table with one of these values, in one of `count` cases.
+    /// In one of `count` cases, the item `key = value` of an inline table, with one of these values.
     pub fn item(&mut self, items: &mut Vec<String>, count: usize, key: &str, values: &[&str]) {
         if self.one_in(count) {
             items.push(format!("{key} = {}", self.of(values)));

@@ -127,7 +127,7 @@ fn system(choose: &mut Choices) -> String {
     text
 }
 
-/// Keys of a router that the default router has, too.
+/// Keys of a router that are also valid for the default router.
 fn router(choose: &mut Choices) -> String {
     let mut text = String::new();
     choose.line(&mut text, 8, "share", &["{ weight = 1 }", "{ weight = 255 }"]);

@@ -39,7 +39,7 @@ const WAN: Kind = Kind {
     ],
 };
 
-/// Interfaces that a configuration has or has not.
+/// Interfaces that a generated configuration may contain.
 const OTHERS: [Kind; 8] = [
     Kind {
         name: "dmz",

@@ -1,5 +1,6 @@
-//! Every valid configuration lowers: the data plane accepts what validation accepts. Generated configurations and
-//! changed examples are validated, and each valid one is converted up to the state of the control thread.
+//! Tests that every valid configuration can be converted to parameters that the data plane accepts. Generated
+//! configurations and changed examples are validated, and each valid one is converted up to the state of the control
+//! thread.
 
 mod choices;
 mod filter;
@@ -24,7 +25,7 @@ use sluice_nat::sites::SiteWriter;
 
 use choices::Choices;
 
-/// A text that a failed case shows as it is.
+/// A text that the report of a failed case contains with its original line breaks.
 #[derive(Clone)]
 struct Text(String);
 
@@ -72,7 +73,7 @@ fn lower(config: &Config) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Lowers `cases` texts that `text` creates, and returns the number of valid ones.
+/// Converts `cases` texts that `text` creates, and returns how many of them are valid.
 fn valid_ones_lower(cases: u32, text: impl Fn(&mut Choices) -> String) -> u32 {
     let cases = Cases {
         cases,

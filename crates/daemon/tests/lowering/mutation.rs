@@ -2,7 +2,7 @@
 
 use super::choices::Choices;
 
-/// Limits, and the numbers beside them.
+/// Limits, and the numbers just below and above the limits.
 const NUMBERS: [&str; 26] = [
     "0",
     "1",

@@ -4,13 +4,13 @@ use super::choices::{Choices, list, table};
 
 const POOLS: [&str; 3] = ["a", "b", "c"];
 
-/// What the generated rules of a router may name.
+/// Interfaces and pools to which the generated rules of a router may refer.
 pub struct Scope {
     pub interfaces: Vec<&'static str>,
     pub pools: Vec<&'static str>,
 }
 
-/// Those names that tables beginning with `table` in a text define.
+/// Those of `names` that a text defines by tables such as `[table.NAME]`.
 pub fn present(text: &str, table: &str, names: &[&'static str]) -> Vec<&'static str> {
     let is_there = |name: &&&str| text.contains(&format!("[{table}.{}]", name.trim_matches('"')));
     names.iter().filter(is_there).copied().collect()

@@ -42,7 +42,7 @@ impl std::fmt::Display for Memory {
     }
 }
 
-/// A PCI address of no card.
+/// A PCI address at which no card exists.
 const NO_CARD: &str = "ffff:ff:1f.7";
 
 /// Why hugepages are required.

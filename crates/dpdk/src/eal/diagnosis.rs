@@ -58,7 +58,7 @@ fn meaning(lines: &[String]) -> Option<&'static str> {
     })
 }
 
-/// The last lines of DPDK's log, after their meaning, if known.
+/// The last lines of DPDK's log. If their meaning is known, the meaning precedes the lines.
 pub(crate) fn last_log_lines(count: usize) -> String {
     let lines = recent_lines(MEANT);
     let words = lines[lines.len().saturating_sub(count)..].join("; ");

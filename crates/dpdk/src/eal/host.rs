@@ -12,7 +12,7 @@ use crate::pci::{HugePages, Mode, System};
 pub struct Host {
     /// Hugepages of each size, in ascending order of size.
     pub hugepages: Vec<HugePages>,
-    /// A card that uses physical addresses, with the mode that requires them.
+    /// A card that uses physical addresses, and the access mode because of which the card needs physical addresses.
     pub physical: Option<(PciAddress, Mode)>,
     /// Available memory in bytes.
     pub available_bytes: usize,

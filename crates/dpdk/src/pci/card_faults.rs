@@ -162,8 +162,8 @@ pub fn card_faults(system: &System, address: PciAddress) -> Vec<CardFault> {
 fn uio(system: &System, card: &Card) -> Vec<CardFault> {
     let address = card.address;
     let path = card.file().unwrap_or_default();
-    // Never open the UIO file for a check: its close disables bus mastering of the card in uio_pci_generic, even while
-    // another process uses the card.
+    // Never open the UIO file for a check. When a process closes the file, uio_pci_generic disables bus mastering of
+    // the card, even while another process uses the card.
     let mut faults = Vec::new();
     if card
         .group
@@ -187,8 +187,8 @@ fn uio(system: &System, card: &Card) -> Vec<CardFault> {
     faults
 }
 
-/// Fault for a card that needs physical addresses in a process without SYS_ADMIN. `/proc/self/pagemap` shows physical
-/// addresses only with SYS_ADMIN.
+/// Fault of a card that needs physical addresses although the process lacks SYS_ADMIN. `/proc/self/pagemap` shows
+/// physical addresses only with SYS_ADMIN.
 fn unprivileged(system: &System, address: PciAddress) -> Option<CardFault> {
     const SYS_ADMIN: u32 = 21;
     let status = text(&system.path("proc/self/status")).unwrap_or_default();
@@ -247,8 +247,8 @@ fn vfio(system: &System, card: &Card) -> Vec<CardFault> {
     faults
 }
 
-/// Whether VFIO can use an IOMMU. `/sys` lists a built-in or loaded module. An ioctl detects a replacement of the
-/// module.
+/// Whether VFIO can use an IOMMU. This requires the module `vfio_iommu_type1`, which `/sys` lists if it is built in or
+/// loaded, or a replacement of this module, which only an ioctl detects.
 fn has_type1(system: &System) -> bool {
     /// `VFIO_CHECK_EXTENSION` and `VFIO_TYPE1_IOMMU` of linux/vfio.h.
     const CHECK_EXTENSION: libc::c_ulong = 0x3b65;

@@ -64,7 +64,7 @@ impl PortPlan {
         }
     }
 
-    /// Names of the kernel interfaces of the port that exist before the port.
+    /// Names of the port's kernel interfaces that exist before the port is opened.
     fn interfaces(&self) -> Vec<&str> {
         self.devices()
             .iter()
@@ -247,8 +247,8 @@ impl Opening<'_> {
         }
     }
 
-    /// Set the MTU of kernel interfaces, and bring the interfaces up. DPDK's drivers do not bring kernel interfaces up,
-    /// and set no MTU or only an MTU up to 1,500.
+    /// Set the MTU of kernel interfaces, and bring the interfaces up. DPDK's drivers do not bring kernel interfaces up.
+    /// They also set no MTU, or support only an MTU of at most 1,500.
     pub(super) fn prepare(&self) -> Result<(), PortError> {
         // Set the MAC address before DPDK opens a kernel interface, because DPDK's drivers read the address only at
         // that time.

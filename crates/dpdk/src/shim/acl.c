@@ -67,7 +67,7 @@ static int choose(struct rte_acl_ctx *acl)
 	unsigned int at;
 	int chosen = RTE_ACL_CLASSIFY_SCALAR;
 
-	/* rte_acl reads the SIMD width only when the algorithm is set; drivers keep the width that they had. */
+	/* rte_acl reads the SIMD width only here. The width is restored below, so that drivers are not affected. */
 	rte_vect_set_max_simd_bitwidth(RTE_VECT_SIMD_512);
 	for (at = 0; at < RTE_DIM(algorithms) && chosen == RTE_ACL_CLASSIFY_SCALAR; at++)
 		if (rte_acl_set_ctx_classify(acl, algorithms[at]) == 0)

@@ -21,8 +21,8 @@ int sluice_fib_create(const char *name, uint32_t routes, uint32_t groups, uint32
 
 	if (made == NULL)
 		return -rte_errno;
-	/* rte_fib reads the SIMD width only when the lookup function is selected; drivers keep the width that they
-	 * had. */
+	/* rte_fib reads the SIMD width only when the lookup function is selected. The width is restored below, so that
+	 * drivers are not affected. */
 	rte_vect_set_max_simd_bitwidth(RTE_VECT_SIMD_512);
 	rte_fib_select_lookup(made, RTE_FIB_LOOKUP_DEFAULT);
 	rte_vect_set_max_simd_bitwidth(width);

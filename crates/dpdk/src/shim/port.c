@@ -75,8 +75,8 @@ int sluice_port_configure(uint16_t port, const struct sluice_port_settings *sett
 	 * all VLANs. */
 	if (device.driver_name != NULL && strcmp(device.driver_name, "net_virtio") == 0)
 		configuration.rxmode.offloads |= device.rx_offload_capa & RTE_ETH_RX_OFFLOAD_VLAN_FILTER;
-	/* A bond polls the links of its members, and its link state follows. Without this flag each query of that
-	 * state would read the members' links from another thread, which drivers don't support. */
+	/* A bond polls the links of its members and updates its own link state. Without this flag, each query of the
+	 * bond's state would read the members' links from a different thread, and drivers don't support that. */
 	configuration.intr_conf.lsc = device.driver_name != NULL && strcmp(device.driver_name, "net_bonding") == 0;
 	configuration.intr_conf.rxq = settings->interrupts != 0;
 	*step = SLUICE_STEP_CONFIGURE;
@@ -126,7 +126,7 @@ int sluice_port_start(uint16_t port)
 	return rc;
 }
 
-/* Whether each of its queues has a file descriptor that signals received frames. */
+/* Whether each receive queue of the port has a file descriptor that signals received frames. */
 int sluice_interrupts(uint16_t port)
 {
 	return rte_eth_dev_rx_intr_ctl_q_get_fd(port, 0) >= 0;

@@ -76,8 +76,8 @@ static void release_zone(struct rte_mempool_memhdr *chunk, void *zone)
 	rte_memzone_free(zone);
 }
 
-/* For virtual addresses: one memory zone with objects packed across page borders; the DMA address of each object is
- * its virtual address. */
+/* Populates a pool for virtual DMA addresses with one memory zone, in which objects may cross page borders. The DMA
+ * address of each object is its virtual address. */
 static int populate_packed(struct rte_mempool *pool, const char *name)
 {
 	size_t bytes = (size_t)pool->size * (pool->header_size + pool->elt_size + pool->trailer_size);
@@ -96,7 +96,7 @@ static int populate_packed(struct rte_mempool *pool, const char *name)
 	return rc;
 }
 
-/* Number of non-contiguous pieces of memory. */
+/* Number of contiguous pieces of which the memory of the pool consists. */
 static uint32_t separate_pieces(const struct rte_mempool *pool)
 {
 	const struct rte_mempool_memhdr *chunk, *before = NULL;
@@ -112,9 +112,9 @@ static uint32_t separate_pieces(const struct rte_mempool *pool)
 /* Creates a pool in which every object contains its DMA address.
  *
  * With virtual addresses (VFIO with an IOMMU, or no card), objects may cross pages. With physical addresses, each
- * object stays within a page, and the pool has as many pieces as the memory. AF_XDP maps as many bytes as all objects
- * have, from the first one on, so its pool (adjoining) must be contiguous: each object then takes one ordinary page,
- * and larger pages hold a whole number of them. */
+ * object stays within a page, and the pool has as many pieces as the memory. AF_XDP maps a single range, which begins
+ * at the first object and has the total size of all objects. A pool for AF_XDP (adjoining) must therefore be
+ * contiguous: each object takes one ordinary page, and a larger page holds a whole number of objects. */
 int sluice_pool_create(const char *name, uint32_t count, uint32_t cache, uint16_t room, int adjoining,
 		struct rte_mempool **pool, uint32_t *pieces)
 {

@@ -39,7 +39,8 @@ impl Functions {
     pub const L4_SOURCE_ONLY: Self = Self(sys::SLUICE_HASH_L4_SOURCE_ONLY);
     /// Restriction: of the ports, hash only the destination port.
     pub const L4_DESTINATION_ONLY: Self = Self(sys::SLUICE_HASH_L4_DESTINATION_ONLY);
-    /// Functions without a constant in this type. A device may report these functions, but they are never requested.
+    /// Functions for which this type has no constant. A device may report these functions, but they are never
+    /// requested.
     pub const BEYOND: Self = Self(sys::SLUICE_HASH_BEYOND);
 
     const ADDRESSES: [Self; 2] = [
@@ -76,8 +77,8 @@ impl Functions {
         Self(self.0 & others.0)
     }
 
-    /// Functions to request for a steering, among the functions of the device. The result includes each address family
-    /// for which the steering is possible. `None` if the steering is possible for neither IPv4 nor IPv6.
+    /// Functions of the device to request for the wanted steering. The result includes each address family in which the
+    /// device can steer in this way. `None` if the device can do so in neither IPv4 nor IPv6.
     ///
     /// For [`Steering::Source`], TCP and UDP packets are hashed like other IP packets. Drivers differ in "source
     /// address only" for TCP and UDP: some drivers also hash the ports.

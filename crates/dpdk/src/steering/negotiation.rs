@@ -81,7 +81,7 @@ pub(crate) fn attempts(steering_request: &SteeringRequest, capabilities: &Capabi
     attempts
 }
 
-/// The accepted attempt with all later attempts, and the deviations found so far.
+/// The accepted attempt, all later attempts, and the deviations found so far.
 #[derive(Debug)]
 pub(crate) struct Configured {
     pub(crate) attempts: Vec<Attempt>,

@@ -55,8 +55,8 @@ fn spawn(test: &str, memory: &str) {
     process::again(command, test);
 }
 
-/// Hugepages that are reserved for one scenario. Dropping this value releases the number of reserved hugepages, even if
-/// other processes have reserved hugepages in the meantime.
+/// Hugepages that are reserved for one scenario. Dropping this value releases as many hugepages as were reserved, even
+/// if other processes have reserved hugepages in the meantime.
 ///
 /// Tests run in separate processes. A file lock prevents simultaneous changes of the number of hugepages. The kernel
 /// releases the lock when the process ends.

@@ -98,7 +98,8 @@ impl Feed {
         all.into_iter().map(|chosen| chosen.metric).collect()
     }
 
-    /// Offers the routes that the kernel uses for a prefix, and withdraws earlier offers with different metrics.
+    /// Offers the routes that the kernel uses for a prefix, and withdraws earlier offers for the prefix at metrics at
+    /// which the kernel no longer uses a route.
     ///
     /// The kernel has no administrative distances. All offers for a prefix get the administrative distance of the
     /// protocol (RTPROT) of the route that the kernel uses.
@@ -140,7 +141,8 @@ impl Feed {
         result
     }
 
-    /// RIB group of a selected route. Without a group, stores the next hops of the route in `self.hops`.
+    /// RIB group of a selected route. If the route has no group, stores the next hops of the route in `self.hops` and
+    /// returns `None`.
     fn chosen_target(
         &mut self,
         rib: &mut Rib,

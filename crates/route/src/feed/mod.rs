@@ -251,7 +251,8 @@ impl Feed {
         offered
     }
 
-    /// RIB group of a route. Without a group, stores the next hops of the route in `self.hops`.
+    /// RIB group of a route. If the route has no group, stores the next hops of the route in `self.hops` and returns
+    /// `None`.
     fn target(&mut self, rib: &mut Rib, message: &RouteMessage) -> Result<Option<Group>, Refused> {
         self.hops.clear();
         if let Some(refusal) = drops(message.kind) {
@@ -366,7 +367,8 @@ impl Feed {
 /// for this address only to the local kernel. FPM peers don't receive the entry.
 const PLACEHOLDER: Address = Address::V4(0xa9fe_0001);
 
-/// An IPv4 prefix, because the gateway of an IPv4 route may belong to either address family.
+/// Prefix that stands for any destination. The prefix is an IPv4 prefix, because an IPv4 route may have an IPv4 or an
+/// IPv6 gateway.
 const ANY: Prefix = Prefix::ALL_V4;
 
 /// Sequence number and netlink port of the request that caused a message.

@@ -186,7 +186,8 @@ impl RouteMessage {
             }
         }
         if route.next_hop.is_none() {
-            // Exclude the type of a route with a next-hop object, because the object determines the type.
+            // If the route has a next-hop object, the hash excludes the route's type, because the object determines the
+            // type.
             u8::from(route.kind).hash(&mut identity);
         }
         route.identity = identity.finish() as u32;

@@ -230,8 +230,9 @@ impl Neighbours {
         size_of_val(&*self.slots) + size_of_val(&*self.places)
     }
 
-    /// MAC of a neighbour; `None` without a MAC. The caller must hold the entry. Without a hold, use the MAC from
-    /// [`Neighbours::resolve`], which belongs to the requested address.
+    /// MAC of a neighbour; `None` if the state of the entry has no MAC. The caller must hold the entry. A caller
+    /// without a hold must use [`Neighbours::resolve`], because only that MAC certainly belongs to the requested
+    /// address.
     #[inline(always)]
     pub fn mac(&self, index: NeighbourIndex) -> Option<Mac> {
         Word(self.slots.get(index.0 as usize)?.word.load(Ordering::Acquire)).usable_mac()
@@ -245,8 +246,8 @@ impl Neighbours {
             .map_or(State::Free, |slot| Word(slot.word.load(Ordering::Acquire)).state())
     }
 
-    /// MAC of a neighbour like [`Neighbours::mac`]. Also marks an entry without confirmed reachability as used, so that
-    /// the writer probes the neighbour.
+    /// Returns the MAC of a neighbour like [`Neighbours::mac`]. If the entry's reachability is not confirmed, also
+    /// marks the entry as used, so that the writer probes the neighbour.
     #[inline(always)]
     pub fn mac_for_sending(&self, index: NeighbourIndex) -> Option<Mac> {
         let slot = self.slots.get(index.0 as usize)?;

@@ -75,9 +75,10 @@ impl NeighbourWriter {
         }
     }
 
-    /// Sets the router of each interface, and the maximum number of neighbours of each router. Each of several routers
-    /// may use at most half of the requests and of the unresolved entries. Each of several interfaces may use at most
-    /// half of the unresolved entries, and at most half of the table for unconfirmed entries.
+    /// Sets the router of each interface, and the maximum number of neighbours of each router. If there are several
+    /// routers, each may use at most half of the requests and half of the unresolved entries. If there are several
+    /// interfaces, each may use at most half of the unresolved entries, and unconfirmed entries of an interface may
+    /// occupy at most half of the table.
     pub fn set_quotas(&mut self, interfaces: impl Iterator<Item = RouterIndex>, max: impl Iterator<Item = u32>) {
         self.quotas.set(interfaces, max);
         for index in (0..self.records.len() as u32).map(NeighbourIndex) {
@@ -170,8 +171,8 @@ impl NeighbourWriter {
 
     /// Learns a neighbour from a packet that arrived through `interface`. `on_link` means that `address` belongs to a
     /// subnet of that interface and is not an address of the gateway ([`crate::Interface::has_neighbour`]). An address
-    /// outside of the subnets only updates an existing entry, which a route to the address has created. MACs that can't
-    /// belong to a single host are ignored.
+    /// outside of the subnets creates no entry. It only updates an entry that exists because a route leads to the
+    /// address. MACs that can't belong to a single host are ignored.
     #[expect(
         clippy::too_many_arguments,
         reason = "each is a field of the packet, or time, or the way out"
@@ -405,8 +406,8 @@ impl NeighbourWriter {
         record.attempts = 0;
         self.writer.set(index, state, mac);
         match state {
-            // A factor of 0.75 to 1.25 depends on the slot, so that entries learned at one time are probed at different
-            // times.
+            // Multiply the duration by a factor of 0.75 to 1.25 that depends on the slot. Thus entries that were
+            // learned at the same time are probed at different times.
             State::Reachable => {
                 let spread = index.0.wrapping_mul(0x9e37_79b9) as u64 >> 24;
                 self.deadlines

@@ -70,8 +70,8 @@ impl Rib {
     }
 }
 
-/// Marks the entries that use a set. With `unselected`, also marks entries with an unselected offer of this set, because
-/// the set has become reachable or unreachable.
+/// Marks the entries that use a set. If `unselected` is true, also marks entries that have an unselected offer of this
+/// set, because the set has become reachable or unreachable.
 fn mark_users<A: Family>(table: &mut Table<A>, common: &mut Common, head: u32, unselected: Option<u32>) {
     let mut users: Vec<u32> = table.users(head).collect();
     if let Some(set) = unselected {

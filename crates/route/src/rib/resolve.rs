@@ -144,7 +144,7 @@ impl View<'_> {
         hop.into_iter().map(|hop| (hop, 1)).collect()
     }
 
-    /// Resolves a set. The gateways of the set must be resolved before.
+    /// Resolves a set. The gateways of the set must be resolved before this call.
     pub fn resolve(&self, hops: &[WeightedNextHop]) -> Option<ResolvedSet> {
         if let [hop] = hops
             && !matches!(hop.next_hop, OfferedNextHop::Via(_))
@@ -211,8 +211,8 @@ fn reduce(shares: &mut Shares) {
     }
 }
 
-/// The resolved set. If the set has forwarding next hops, only these are included, and at most [`MAX_HOPS`] with the
-/// largest weights.
+/// The resolved set. If the set has forwarding next hops, the result contains only these, and of them only the
+/// [`MAX_HOPS`] with the largest weights.
 fn finish(mut shares: Shares, balance: Balance) -> Option<ResolvedSet> {
     let drops = |hop: &NextHop| matches!(hop, NextHop::Drop(_));
     if shares.keys().any(|hop| !drops(hop)) {

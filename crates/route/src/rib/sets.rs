@@ -1,4 +1,4 @@
-//! Sets of next hops, with their resolution. Equal sets are stored once.
+//! Sets of next hops. The resolved next hops of a set are stored with the set. Equal sets are stored once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

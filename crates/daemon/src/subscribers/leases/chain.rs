@@ -44,7 +44,8 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 }
 
 /// Files that must be read before the current file: the completed output of Kea's lease file cleanup. If this output
-/// does not exist, the previous output and the input of the cleanup. Kea reads the same files when it starts.
+/// does not exist, these files are the previous output and the input of the cleanup. Kea reads the same files when it
+/// starts.
 fn earlier(format: Format, path: &Path) -> io::Result<Vec<(PathBuf, File)>> {
     let names: &[&[&str]] = match format {
         Format::Kea => &[&[".completed"], &[".2", ".1"]],

@@ -110,7 +110,8 @@ impl Open {
 }
 
 impl Source {
-    /// Read a file with a maximum number of leases. The file need not exist yet. `ending` aborts a reading in progress.
+    /// Create a reader of the file at `path`, for at most `limit` leases. The file need not exist yet. `ending` aborts
+    /// a reading in progress.
     pub fn new(path: &Path, format: Format, limit: usize, ending: Arc<AtomicBool>) -> Self {
         Self {
             path: path.to_owned(),

@@ -46,7 +46,7 @@ pub struct WatcherStatus {
     pub counts: LeaseFileCounters,
     /// Number of overflows of inotify's queue.
     pub overflows: u64,
-    /// Number of checks after which all changes have been delivered.
+    /// Number of completed checks, whose changes have all been delivered.
     pub looks: u64,
     /// Number of panics. After each panic, the file was read again.
     pub panics: u64,

@@ -53,7 +53,7 @@ pub struct Relayed {
     pub transaction: u32,
     /// Hardware address of the terminal.
     pub hardware: Mac,
-    /// Whether option 82 in the reply will identify the site, or the server will send the reply to another relay.
+    /// True if option 82 in the reply will identify the site, or if the server will send the reply to another relay.
     pub marked: bool,
     /// Whether an option 82 from a trusted relay was removed.
     pub replaced: bool,

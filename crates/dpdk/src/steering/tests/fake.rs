@@ -37,7 +37,7 @@ pub(super) struct Fake {
     functions: Cell<Functions>,
     key: RefCell<HashKey>,
     table: RefCell<Vec<u16>>,
-    /// Number of hash settings and number of table settings on the running card.
+    /// How often the hash was set, and how often the table was set, while the card was running.
     pub(super) set: Cell<(u32, u32)>,
 }
 
@@ -123,7 +123,7 @@ impl Fake {
         self.take(attempt.functions, key)
     }
 
-    /// Apply a steering request like the opening of a port.
+    /// Apply a steering request in the same way as when a port is opened.
     pub(super) fn open(&self, steering_request: &SteeringRequest) -> Steered {
         let capabilities = self.capabilities().expect("it tells");
         let configured = configure(

@@ -12,7 +12,7 @@ pub enum KernelTarget {
     /// Next hops of the route. An IPv6 route has exactly one next hop here, because the kernel stores each next hop as
     /// a separate entry.
     Legs(Box<[NextHopMember]>),
-    /// A next-hop object with this number, or a group of objects.
+    /// Number of a next-hop object, which may be a group of objects.
     Object(u32),
     /// The route drops packets.
     Refused(DropKind),

@@ -1,6 +1,6 @@
-//! Mirror of the kernel's routing table, which can contain several ordered routes for a prefix. Each message makes the
-//! change in the mirror that the kernel has made in its table. For each prefix and metric, the route that the kernel
-//! uses is offered to the RIB.
+//! Mirror of the kernel's routing table, which can contain several ordered routes for a prefix. For each message, the
+//! mirror repeats the change that the kernel has made in its table. For each prefix and metric, the route that the
+//! kernel uses is offered to the RIB.
 
 mod leads;
 mod order;
@@ -153,9 +153,9 @@ impl KernelTable {
         is_whole && listed.all(is_listed)
     }
 
-    /// Marks the dump as unreliable if a message may have shifted its position. The kernel resumes an IPv6 dump by
-    /// skipping as many routes as it has dumped (`fib6_dump_table`). A route that is added or deleted in the meantime
-    /// shifts this position.
+    /// Marks the dump as unreliable if the change in a message may have shifted the position of the dump. The kernel
+    /// resumes an IPv6 dump by skipping as many routes as it has dumped (`fib6_dump_table`). A route that is added or
+    /// deleted in the meantime shifts this position.
     fn check_reliability(&mut self, message: &RouteMessage) {
         let is_v6 = matches!(message.prefix.address(), Address::V6(_));
         self.is_unreliable |= self.is_listing && is_v6 && message.flags & REPLACE == 0;
@@ -290,8 +290,9 @@ impl KernelTable {
         self.moved.extend(self.leads.of_object(id));
     }
 
-    /// Prefixes that need a new route selection, each with its earlier metrics. A target of their routes has changed or
-    /// was deleted since the last call. After a change of any target, all routes are examined.
+    /// Prefixes that need a new route selection because a target of one of their routes has changed or was deleted
+    /// since the last call. Each prefix is returned with the metrics of its earlier routes. If any target has changed,
+    /// the function examines all routes.
     pub fn settle(&mut self) -> Vec<(Prefix, Vec<u32>)> {
         if self.moved.is_empty() {
             return Vec::new();

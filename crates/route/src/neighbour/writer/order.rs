@@ -91,7 +91,7 @@ impl NeighbourWriter {
         false
     }
 
-    /// Appends an entry to an order, and removes it from its previous order.
+    /// Removes an entry from its previous order, and appends the entry to this order.
     pub(super) fn join(&mut self, which: Which, index: NeighbourIndex, now: Time) {
         let interface = self.interface_of(index);
         self.leave(index, interface);

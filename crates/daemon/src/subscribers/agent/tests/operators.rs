@@ -27,7 +27,7 @@ fn changed(kind: MessageType, settings: AgentSettings, change: impl Fn(&mut Mess
     world
 }
 
-/// Check that no lease results from offers and acknowledgements with this change.
+/// Check that no lease results if offers and acknowledgements are changed in this way.
 fn is_refused(fault: Fault, settings: AgentSettings, change: impl Fn(&mut Message) + Copy + 'static) {
     for kind in [Offer, Ack] {
         let world = changed(kind, settings.clone(), change);

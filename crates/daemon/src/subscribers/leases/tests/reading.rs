@@ -344,7 +344,7 @@ proptest! {
         let end = (place + changed.len()).min(bytes.len());
         let mut damaged = bytes.to_vec();
         damaged[place..end].copy_from_slice(&changed[..end - place]);
-        // Entries of unchanged lines that follow an unchanged line end.
+        // Entries of those unchanged lines before which the line end is also unchanged.
         let untouched = |piece: &&[u8]| {
             let begin = piece.as_ptr() as usize - bytes.as_ptr() as usize;
             begin + piece.len() <= place || begin > end
