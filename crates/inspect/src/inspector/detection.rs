@@ -342,7 +342,8 @@ impl PacketDetection<'_> {
         if rule.resumes && matches!(answer, RuleResult::NoMatch | RuleResult::Incomplete) {
             answer = self.resume_partial(number, rule, answer, buffers);
         }
-        // Data that data of the other direction splits into two messages is still contiguous for its receiver.
+        // If data of the other direction splits a host's data into two messages, the receiver still reads contiguous
+        // data.
         if let (Some(payload), RuleResult::NoMatch | RuleResult::Incomplete, true) = (self.stream, answer, rule.floats)
         {
             let whole = WithPayload { buffers, payload };

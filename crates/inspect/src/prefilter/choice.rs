@@ -9,7 +9,7 @@ pub enum PatternChoice {
     /// Buffer, bytes of a content or of an expression, and whether letters match in either case.
     Literal(Buffer, Box<[u8]>, bool),
     /// No pattern in this buffer, because the pattern is unknown or would match nearly everywhere. The rule is
-    /// evaluated for all data of the buffer on its ports.
+    /// evaluated for all data of the buffer on the rule's ports.
     All(Buffer),
     /// No pattern: the rule is always evaluated.
     Nothing,

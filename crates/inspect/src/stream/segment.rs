@@ -373,7 +373,7 @@ fn in_order(
     }
 }
 
-/// Handles an in-order segment that queued bytes follow, or that is longer than a single append. Where the segment
+/// Handles an in-order segment that is followed by queued bytes, or is longer than a single append. Where the segment
 /// overlaps queued bytes, the segment is rewritten. Unacknowledged bytes are moved to blocks before later bytes replace
 /// them in the window. Returns the number of bytes that differed.
 #[cold]
