@@ -176,7 +176,7 @@ class Guest:
         return self
 
     def _boots(self, last):
-        """Wait until the guest's kernel has booted. Returns false if it hangs, unless this was the last attempt."""
+        """Wait until the guest's kernel has booted. Returns false if it hangs; in the last attempt, a hang is an error."""
 
         def ended():
             if not self.process.running:
