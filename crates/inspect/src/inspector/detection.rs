@@ -34,7 +34,7 @@ pub struct DetectionContext {
     candidates: RuleSet,
     /// Rules that matched with the current packet.
     pub(super) matched_rules: FiredRules,
-    /// Rules that do not match the current packet only because a flow variable is not set.
+    /// Rules that would match the current packet if other rules had set a flow variable.
     pub(super) blocked: RuleSet,
     /// Whether flow variables have changed since the blocked rules were evaluated.
     vars_changed: bool,
