@@ -135,7 +135,7 @@ pub struct Evaluator {
     pub(crate) work: WorkBudget,
     /// The initial work budget. The budget is kept here, so that the packet path never frees its memory.
     first: Option<WorkBudget>,
-    /// Whether the rule is evaluated for every packet, so that its ordinary cost is not charged to the sender.
+    /// Whether the rule is evaluated for every packet. Its ordinary cost is then not charged to the sender.
     pub(crate) is_usual: bool,
     /// Evaluations that were given up because they exceeded their work limit.
     pub exhausted: u64,

@@ -38,7 +38,7 @@ pub struct DetectionContext {
     pub(super) blocked: RuleSet,
     /// Whether flow variables have changed since the blocked rules were evaluated.
     vars_changed: bool,
-    /// Whether a pending or matched rule of the current packet could not be recorded, because no space was left.
+    /// Set if no space was left to record a pending or matched rule of the current packet.
     pub(super) list_full: bool,
     /// Number of partial matches that were discarded during the current packet.
     pub(super) discarded_partials: u32,

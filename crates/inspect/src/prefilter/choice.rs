@@ -201,8 +201,7 @@ pub fn classes(signature: &Signature, buffer: Buffer) -> Vec<PatternClass> {
     classes
 }
 
-/// Whether a rule applies to single packets, because it is declared as a packet rule or because it tests a field that
-/// only packets have.
+/// Whether a rule applies to single packets: it is declared as a packet rule, or tests a field that only packets have.
 fn per_packet(signature: &Signature) -> bool {
     match signature.flow.stream {
         Some(stream) => !stream,
