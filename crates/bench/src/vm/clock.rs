@@ -54,8 +54,8 @@ impl Span {
         self.worked / self.whole.max(1.0)
     }
 
-    /// Work of the guest without background work, whose share of the time is that of the period `idle`. Background work
-    /// runs only in the time that the other work leaves.
+    /// Work of the guest, without background work. Background work has the same share as in the period `idle`, but only
+    /// of the time that the other work leaves.
     pub fn beyond(&self, idle: &Self) -> f64 {
         let share = idle.share();
         ((self.worked - share * self.whole) / (1.0 - share).max(1e-9)).max(0.0)
