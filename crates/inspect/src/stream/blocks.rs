@@ -22,7 +22,7 @@ const BLOCK_BITS: u32 = 11;
 const WORD_BYTES: usize = 64;
 
 /// Number of bytes retained for each direction of a connection after a reset, from the first unacknowledged byte on. If
-/// the reset was lost, the sender retransmits these bytes and receives another reset. The longest segment is shorter.
+/// the reset was lost, the sender retransmits these bytes and receives another reset. No segment is longer.
 const RETAINED_AFTER_RESET: u32 = 1 << 16;
 
 /// A block of bytes of one direction.

@@ -10,7 +10,7 @@ use super::side::{Half, MAX_WINDOW, mark};
 use super::window::Windows;
 use super::{Exception, StreamHandle, Streams, connection};
 
-/// Result for a segment. All segments except exceptions are forwarded.
+/// Result of processing a segment. Every segment that is not an exception is forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentKind {
     /// The segment continues the stream. The bytes of the segment from `from` to `to` are new and must be scanned.

@@ -1,4 +1,4 @@
-//! The target of a request: raw and normalised.
+//! The target of a request, in raw and in normalised form.
 //!
 //! Targets are normalised in the same way as by common servers and common inspection engines. Percent escapes are
 //! decoded once. `%u` is decoded, too: a full-width form becomes its ASCII letter, and any other character beyond one
