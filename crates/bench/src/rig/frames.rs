@@ -78,7 +78,7 @@ pub struct Ends {
 pub enum Hosts {
     /// Sixteen consecutive flows per host.
     Sixteen,
-    /// This number of hosts in turn.
+    /// Consecutive flows belong to this number of hosts in turn.
     InTurn(u32),
 }
 
