@@ -40,7 +40,7 @@ def _interface(device, *addresses):
 
 
 def beside_others(document):
-    """The document with packet buffers in ordinary pages, unless the document specifies the pages.
+    """The document with a setting that puts packet buffers into ordinary pages, if the document has no such setting.
 
     Gateways of other test shards start simultaneously, and could take the free hugepages that this gateway has counted.
     """

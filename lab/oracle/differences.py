@@ -97,8 +97,8 @@ class Forgiven:
     # Accepted differences.
 
     def unmade(self, step, linux, sluice):
-        """Whether it is accepted that a step's packet was sent to only one system, because the packet depends on an
-        earlier packet that only this system has forwarded."""
+        """Whether it is accepted that a step's packet was sent to only one system. Such a packet depends on an earlier
+        packet that only this system has forwarded."""
         flow = self.scenario.flows[step.flow]
         if flow.number in self.parted or isinstance(step, Report) and linux is None and step.about in self.alone:
             return True

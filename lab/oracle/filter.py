@@ -141,8 +141,8 @@ class Rule:
         return lines
 
     def again(self, family):
-        """The rule for existing sessions, which are revalidated like their first packets (with an echo request), and
-        without counting."""
+        """The rule for revalidating existing sessions. It is evaluated for a first packet, which is an echo request for
+        ICMP, and it does not count."""
         if self.action in GOING_ON:
             return None
         if self.messages and not {(family.echo, None), (family.echo, 0)} & set(self.messages):

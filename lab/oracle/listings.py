@@ -238,7 +238,7 @@ class _Listing:
         )
         assert done.returncode in (0, 1), done.stderr
         imported = json.loads(done.stdout)
-        # Whether the report about a rule concerns only answers, by rule.
+        # For each reported rule: whether the report concerns only answers.
         named = {}
         entries = imported["leftovers"] + imported["notes"]
         # Packets that arrive on another interface do not match the reported rule.

@@ -19,7 +19,7 @@ from lab.oracle.world import GATEWAY_MAC, LINKS, NEIGHBOUR_MAC
 FIN, SYN, RST, ACK = 1, 2, 4, 16
 # Idle timeouts of a session in seconds: while opening, when established, and after closing.
 OPENING, OPEN, OVER = 4, 7440, 2
-# By how much the real time of Linux is stretched, one attempt after the other, while segments are sent late.
+# Factors by which the real time of Linux is stretched. If segments are sent late, the next factor is tried.
 SCALES = (1, 2, 4)
 # Port on which outside hosts may also open connections.
 SERVED = 22

@@ -42,8 +42,8 @@ class Pool:
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A source rule, which translates packets from a network to an address of a pool if the packets leave through an
-    interface, or through any interface."""
+    """A source rule. If packets from a network leave through a given interface, or through any interface, the rule
+    translates their source to an address of a pool."""
 
     prefix: str
     out: str | None

@@ -27,7 +27,7 @@ TRANSFERS = 12
 
 
 class Lossy(Laid):
-    """Two hosts of one network, and a bridge between them with a link on one side that loses packets:
+    """Two hosts of one network with a bridge between them. The link on one side of the bridge loses packets:
 
         alice ── link ── left ─ gateway ─ right ── server      or      alice ── left ─ gateway ─ right ── link ── server
     """

@@ -121,8 +121,7 @@ class Guest:
         words = ["console=ttyS0", "quiet", "panic=-1", *(["intel_iommu=on", "iommu=pt"] if iommu else []), append]
         command = [
             "qemu-system-x86_64", "-name", name, "-nodefaults", "-display", "none", "-no-reboot",
-            # KVM is not used with a fallback to emulation, because QEMU does not fall back if KVM starts and fails
-            # later.
+            # KVM is not used: if KVM starts and fails later, QEMU does not fall back to emulation.
             "-accel", "tcg,thread=multi", "-cpu", cpu, "-smp", str(cpus), "-m", str(memory),
             "-M", machine + (",kernel-irqchip=split" if iommu else ""),
             "-kernel", kernel, "-initrd", initramfs, "-append", " ".join(words).strip(),
@@ -176,7 +175,7 @@ class Guest:
         return self
 
     def _boots(self, last):
-        """Wait until the guest's kernel has booted. Returns false if it hangs, unless this was the last attempt."""
+        """Wait until the guest's kernel has booted. Returns false if it hangs; in the last attempt, a hang is an error."""
 
         def ended():
             if not self.process.running:

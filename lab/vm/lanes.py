@@ -48,7 +48,7 @@ class Lane:
     def ping(self, *options, address=SERVER, count=5, seconds=30, check=True):
         """Ping the server, or another host, from the client until `count` requests are answered. Returns the output
         of ping."""
-        # With -W, ping waits no longer than two round trips for the last answer after it has received an answer.
+        # Not -W: once ping has received an answer, it would then wait at most two round trips for the last answer.
         return self.client.run("ping", "-n", "-c", count, "-i", "0.05", "-w", seconds, *options, address, check=check)
 
     def ping_unanswered(self, count):

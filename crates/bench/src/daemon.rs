@@ -37,8 +37,8 @@ pub fn program(named: Option<&PathBuf>) -> PathBuf {
     named.cloned().or_else(beside).unwrap_or_else(|| "sluice".into())
 }
 
-/// A configuration with one worker and this number of IPv4 sessions. The control socket is in the folder; `more` are
-/// further tables.
+/// A configuration with one worker and this number of IPv4 sessions. The control socket is in the folder; `more`
+/// contains further tables of the configuration.
 pub fn configuration(core: usize, sessions: u32, folder: &Path, more: Value) -> Value {
     let mut all = json!({
         "system": {"name": "bench", "workers": [core]},

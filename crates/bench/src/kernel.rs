@@ -214,8 +214,8 @@ impl Bench<'_> {
     }
 
     /// Adds the packet rate relative to that of Linux with the same traffic. For translation, also adds the translation
-    /// time of iptables divided by that of the trial, which is more meaningful if the links are the bottleneck. Both
-    /// ratios use the receiver that gives Linux the higher rate.
+    /// time of iptables divided by that of the trial; this ratio is more meaningful if the links are the bottleneck.
+    /// Both ratios use the receiver that gives Linux the higher rate.
     fn beside_linux(&self, trial: &Trial, runs: &mut Runs) {
         let (case, name) = match trial.case {
             Case::Generator => return,

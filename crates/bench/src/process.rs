@@ -16,7 +16,7 @@ use crate::rows::Failure;
 /// Time that a process has to exit before it is killed.
 const END: Duration = Duration::from_secs(10);
 
-/// Adds the name of the file or process that an error concerns to the error message.
+/// Adds to an error message the name of the file or process that the error concerns.
 pub fn of<E: std::fmt::Display>(what: impl ToString) -> impl FnOnce(E) -> Failure {
     let what = what.to_string();
     move |source| format!("{what}: {source}").into()

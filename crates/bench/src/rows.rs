@@ -124,7 +124,8 @@ impl Row {
         self
     }
 
-    /// Adds a figure of another row to this row, if the other row has it, with another name and multiplied by a factor.
+    /// Adds a figure of another row to this row, under another name and multiplied by a factor. Does nothing if the
+    /// other row does not have the figure.
     pub fn scaled(self, other: &Self, from: &str, name: &'static str, factor: f64) -> Self {
         match other.get(from) {
             Some(Figure { min, median, max }) => self.figure(name, &[min, median, max].map(|value| value * factor)),

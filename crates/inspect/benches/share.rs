@@ -3,8 +3,8 @@
 //! present. KIND and BYTES restrict the run to one kind and segment size.
 //!
 //! Connections are processed in turn. Each connection has a request and a response with typical words of protocols, in
-//! segments of one size. The *search* is only a replay of the Vectorscan calls that a run recorded, with equal bytes,
-//! segments and stream starts.
+//! segments of one size. The *search* only replays the Vectorscan calls that a run recorded. The replay scans the same
+//! bytes in the same segments, and starts each stream at the same scan.
 
 use std::sync::Arc;
 use std::time::Instant;

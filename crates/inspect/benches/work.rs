@@ -90,11 +90,11 @@ fn empty_blocks(count: usize) -> Vec<u8> {
     for _ in 0..count {
         put(0, 1);
         put(2, 2);
-        put(29, 5); // 286 codes of literals and lengths,
-        put(0, 5); // one of distances,
-        put(14, 4); // lengths of the code for lengths up to that of 1:
-        // Order in which the code lengths are written: 16 17 18 0 8 7 9 6 10 5 11 4 12 3 13 2 14 1. Only symbols 18 and
-        // 1 have a code, of one bit each.
+        put(29, 5); // HLIT: 286 codes of literals and lengths.
+        put(0, 5); // HDIST: one code of distances.
+        put(14, 4); // HCLEN: 18 lengths of the code of code lengths.
+        // The 18 lengths are written in the order of their symbols: 16 17 18 0 8 7 9 6 10 5 11 4 12 3 13 2 14 1. Only
+        // symbols 18 and 1 have a code, of one bit each.
         for place in 0..18 {
             put(u32::from(place == 2 || place == 17), 3);
         }

@@ -47,7 +47,7 @@ impl BufferView<'_> {
     fn end(&self) -> i64 {
         self.base as i64 + self.bytes.len() as i64
     }
-    /// Whether the buffer ends with these bytes, as far as the current packet shows.
+    /// Whether the buffer ends with these bytes, judged by the data up to the current packet.
     fn is_over(&self) -> bool {
         self.complete || self.is_final
     }
@@ -135,7 +135,7 @@ pub struct Evaluator {
     pub(crate) work: WorkBudget,
     /// The initial work budget. The budget is kept here, so that the packet path never frees its memory.
     first: Option<WorkBudget>,
-    /// Whether the rule is evaluated for every packet, so that its ordinary cost is not charged to the sender.
+    /// Whether the rule is evaluated for every packet. Its ordinary cost is then not charged to the sender.
     pub(crate) is_usual: bool,
     /// Evaluations that were given up because they exceeded their work limit.
     pub exhausted: u64,
@@ -441,7 +441,7 @@ impl Evaluator {
             };
             let before = self.partial.take();
             let answer = self.evaluate_steps(rest, cursor, buffers);
-            // The last position of the content leaves the largest distance to the next condition, so the partial match is recorded there.
+            // Record the partial match at the last position, from which the next condition can reach furthest.
             self.partial = match answer {
                 RuleResult::Incomplete if again => self.partial.or_else(|| self.match_prefix(rest, cursor, buffers)),
                 _ => before,

@@ -19,7 +19,7 @@ use crate::signature::{FlowBit, Id, Rate, RateKind, Track, XBits};
 pub enum ThresholdResult {
     /// Too few matches so far: the rule does not fire.
     Below,
-    /// The rule's action applies, but the match is not reported because the limit of reports is reached.
+    /// The rule's action applies. The limit of reports is reached, so the match is not reported.
     Fires,
     /// The rule's action applies, and the match is reported.
     Reported,

@@ -62,8 +62,8 @@ pub enum Verdict {
     Leave(Option<Skipped>),
     /// Drop the packet.
     Drop(Reason),
-    /// Drop the packet, and notify client and server of a reset. For later packets of a rejected flow, only the sender
-    /// is notified.
+    /// Drop the packet, and notify client and server that the flow is rejected. For later packets of a rejected flow,
+    /// only the sender is notified.
     Reject(Reason),
 }
 

@@ -1,10 +1,11 @@
 //! The prefilter finds the candidate rules: it searches for one pattern of each rule, and for all patterns in one pass.
 //!
-//! [`PatternSet`] chooses the patterns, [`PatternSet::compile`] compiles a database for each [`PatternClass`] of data, and
-//! [`PatternGroup::rules`] maps a match to its rules. Patterns are literals: contents, or strings that every match of an
-//! expression contains. [`Prefilter::unconditional`] lists the rules without any pattern; [`Prefilter::without_pattern`] lists
-//! the rules whose patterns are too short to be searched for. A match of a pattern is necessary for its rule, never
-//! sufficient: every candidate is evaluated completely, `fast_pattern:only` included.
+//! [`PatternSet`] chooses the patterns, [`PatternSet::compile`] compiles a database for each [`PatternClass`] of data,
+//! and [`PatternGroup::rules`] maps a match to its rules. Patterns are literals: contents, or strings that every match
+//! of an expression contains. [`Prefilter::unconditional`] lists the rules without any pattern;
+//! [`Prefilter::without_pattern`] lists the rules whose patterns are too short to be searched for. A match of a pattern
+//! is necessary for its rule, never sufficient: every candidate is evaluated completely, even a rule with
+//! `fast_pattern:only`.
 //!
 //! The prefilter does not search for the expressions themselves, because the automata of Vectorscan 5.4 miss some matches.
 //! Vectorscan's search for literals misses none.

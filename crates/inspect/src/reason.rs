@@ -123,7 +123,7 @@ named! {
 pub struct Tally<const N: usize> {
     counts: [u64; N],
     reported: [u64; N],
-    /// Whether a count is not reported yet.
+    /// Whether any count has increased since the last report.
     any: bool,
 }
 

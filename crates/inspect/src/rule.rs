@@ -37,7 +37,7 @@ pub struct Rule {
     pub(crate) steps: Box<[Step]>,
     /// Whether the rule is evaluated only when an anomaly or a stream event occurs.
     pub(crate) is_of_event: bool,
-    /// Whether all conditions are relative positions in the payload, so that message boundaries do not affect the rule.
+    /// Whether all conditions have relative positions in the payload. Message boundaries then do not affect the rule.
     pub(crate) floats: bool,
     /// Whether later conditions depend only on the end of an earlier match. In this case a partial match remains usable
     /// after its bytes have been discarded.
@@ -171,7 +171,7 @@ fn compiled(pattern: &str, options: PatternOptions) -> Result<CompiledPattern, C
     })
 }
 
-/// Whether all steps are relative positions in the payload, independent of the start of the payload.
+/// Whether the positions of all steps are in the payload and do not depend on the start of the payload.
 fn floats(steps: &[Step]) -> bool {
     let is_free = |step: &Step| {
         step.buffer() == Buffer::Payload

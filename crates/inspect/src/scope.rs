@@ -160,13 +160,13 @@ impl Header {
         self.protocol.matches(ends.protocol) && self.matches_service(ends) && self.matches_sides(ends)
     }
 
-    /// Whether ports alone can't exclude a packet, because the rule is bidirectional or names an application that may run on
+    /// Whether the rule may match a packet with any ports: it is bidirectional, or names an application that may run on
     /// any port.
     fn is_anywhere(&self) -> bool {
         self.bidirectional || self.services.iter().any(|service| service.is_identified())
     }
 
-    /// Whether the header names ports that are few enough to exclude most packets.
+    /// Whether the header names so few ports that they exclude most packets.
     pub fn has_ports(&self) -> bool {
         let names = |side: &Side| {
             (1..=MAX_INDEXED_PORTS).contains(&side.ports.0.iter().map(RangeInclusive::len).sum::<usize>())

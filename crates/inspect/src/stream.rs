@@ -37,9 +37,10 @@
 //! receiver determines the valid SYN. Until this acknowledgement, no segment beyond a gap passes, because its stream is
 //! unknown.
 //!
-//! Memory: 128 bytes per connection (one cache line per direction); a window of twice the configured bytes for each direction that has sent data;
-//! 2,368 bytes for each block of 2,048 data bytes; 4 bytes for each of these objects; and 4 to 8 bytes for each block in its hash table. All memory
-//! is passed to the constructor.
+//! Memory: 128 bytes per connection (one cache line per direction); a window of twice the configured bytes for each
+//! direction that has sent data; 2,368 bytes for each block of 2,048 data bytes; 4 bytes in a free list for each
+//! connection, window and block; and 4 to 8 bytes for each block in its hash table. All memory is passed to the
+//! constructor.
 
 mod blocks;
 mod event;

@@ -87,7 +87,7 @@ pub struct Transaction {
     pub toward: Toward,
     /// Status of an HTTP response; 0 if no response has arrived.
     pub status: u16,
-    /// Encoded bytes of the body of an HTTP response received so far; length of a DNS message.
+    /// For an HTTP response, the number of encoded body bytes received so far. For a DNS message, its length.
     pub length: u64,
     /// HTTP version of the request, with its digits as bytes, or the TLS version that the server selected; 0 if the
     /// version is unknown.

@@ -21,7 +21,7 @@ fn text() -> String {
     text
 }
 
-/// Sends data with which a connection allocates an entry and keeps it. Returns the verdict on the last packet of the
+/// Sends data that makes a connection allocate an entry and keep it. Returns the verdict on the last packet of the
 /// connection.
 type Feed = fn(&mut Connection<'_>) -> Verdict;
 

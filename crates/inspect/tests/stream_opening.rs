@@ -179,7 +179,7 @@ fn reset_marks_the_stream_where_its_receiver_takes_it_and_ends_no_inspection() {
     assert!(rig.streams.ended(rig.handle));
 }
 
-/// Sends data that is not acknowledged, in kilobytes at the given places.
+/// Sends unacknowledged data: one kilobyte at each of these positions, which are given in kilobytes.
 fn unacknowledged(rig: &mut Rig, handle: StreamHandle, places: impl IntoIterator<Item = u32>) -> Vec<SegmentKind> {
     rig.handle = handle;
     let send = |place: u32| rig.send(Forward, kilobyte(place));

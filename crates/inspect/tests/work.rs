@@ -216,7 +216,8 @@ fn flow_whose_packet_causes_too_much_work_goes_as_its_policy_says() {
 
 #[test]
 fn rules_that_a_sender_makes_expensive_spend_the_work_of_a_packet() {
-    // The prefilter reports each rule because of its content, and its expression takes the maximum number of steps.
+    // The prefilter reports each rule because of the rule's content. The rule's expression takes the maximum number of
+    // steps.
     let rules: String = (0..300)
         .map(|number| {
             format!(
@@ -261,7 +262,7 @@ fn many(count: usize, rule: &str) -> String {
         .collect()
 }
 
-/// Whether only the last packet of a connection is dropped because it exceeds its work budget.
+/// Whether the last packet of a connection, and no earlier packet, is dropped because of its work budget.
 fn last_is_too_much(rules: &str, port: u16, said: &[(bool, &[u8])]) -> bool {
     let mut lab = Lab::new(Suricata, rules);
     let mut connection = Connection::open(&mut lab, port);

@@ -14,7 +14,7 @@ use Align::{Left, Right};
 impl ShowList for operation::Bridges {
     type Options = NoOptions;
 
-    /// Print the bridges, followed by the packets that the bridges have forwarded although a drop reason applied.
+    /// Print the bridges. Then print the number of packets that the bridges forwarded although a drop reason applied.
     fn text(
         client: &mut Client,
         request: &Self::Request,

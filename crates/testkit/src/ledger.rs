@@ -20,8 +20,8 @@ impl Ledger {
         self.0.get(name).copied().unwrap_or(0)
     }
 
-    /// The differences between `now` and this ledger after `changes` are applied, one per line. The text is empty if
-    /// there are no differences. A missing counter counts as 0.
+    /// Applies `changes` to a copy of this ledger, and returns the differences between the copy and `now`, one per
+    /// line. The text is empty if there are no differences. A missing counter counts as 0.
     pub fn differences(&self, now: &Ledger, changes: &[(&str, i64)]) -> String {
         let mut expected = self.clone();
         for (name, change) in changes {

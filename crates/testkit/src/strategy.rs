@@ -117,7 +117,8 @@ fn tags() -> impl Strategy<Value = Vec<(u16, u16)>> {
     vec((prop::sample::select(vec![0x8100, 0x88a8]), any::<u16>()), 0..=2)
 }
 
-/// A valid packet over IPv4 or IPv6 that is not fragmented, with up to two tags, options or extension headers, and padding.
+/// A valid, unfragmented packet over IPv4 or IPv6. It may have up to two tags, options or extension headers, and
+/// padding.
 pub fn frame() -> impl Strategy<Value = Frame> {
     let v4 = (
         address4(),

@@ -32,7 +32,7 @@ def test_frames_for_anybody_cross_with_their_tags(gateway, lane):
                 Ether(src="02:00:00:00:00:66", dst="02:00:00:00:00:77") / packet,
                 Ether(src="02:00:00:00:00:66", dst="02:00:00:00:00:77") / Dot1Q(vlan=7, prio=5) / packet,
                 Ether(src=sender.mac, dst="02:00:00:00:00:77", type=0x88A8) / Dot1Q(vlan=4000) / Dot1Q(vlan=8) / packet,
-                # The last frame has the maximum length of the link in addition to its tag.
+                # The length of the last frame is the maximum length of the link plus the length of its tag.
                 Ether(src=sender.mac, dst="02:00:00:00:00:77") / Dot1Q(vlan=7) / IP(src="192.0.2.1", dst="192.0.2.2") / UDP(dport=4001)
                 / Raw(bytes(1472)),
             ]:

@@ -26,7 +26,7 @@ pub fn cycles(cores: &[usize]) -> Result<f64, Failure> {
         }
         line.0.store(to, Ordering::Release);
     };
-    // Number of the side, and cycles per transfer.
+    // For each of the two cores: its number in the transfer, and the measured cycles per transfer.
     let mut sides = [(0, 0.0), (1, 0.0)];
     on_cores(&mut sides, &[first, last], |(side, cycles), together| {
         let begin = together.meet(2);

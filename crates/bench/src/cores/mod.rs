@@ -51,7 +51,7 @@ pub struct CoresArguments {
     /// Measures only this part.
     #[arg(long, value_name = "PART")]
     only: Option<Part>,
-    /// Measures only this steering, in addition to the ideal steering.
+    /// Measures only this steering, and for comparison the ideal steering.
     #[arg(long, value_name = "STEERING")]
     steering: Option<Steering>,
     /// Duration of each run in milliseconds.
@@ -59,7 +59,7 @@ pub struct CoresArguments {
     milliseconds: u64,
 }
 
-/// A measurement with a number of cores: its steering and its results.
+/// A measurement on a given number of cores, with its steering and its results.
 struct Case {
     cores: usize,
     steering: Steering,

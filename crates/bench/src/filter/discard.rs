@@ -1,7 +1,7 @@
 //! The setup of P1: packets are received, matched and discarded, and the packet rate is measured.
 //!
 //! Frames pass through a DPDK ring; each frame is written 4,096 frames before it is received. The measured time covers
-//! the receive of a burst, parsing, the lookup and the release of the burst's buffers. Writing and sending are
+//! the reception of a burst, parsing, the lookup and the release of the burst's buffers. Writing and sending are
 //! excluded, because P1's senders are separate machines.
 
 use std::hint::black_box;

@@ -122,7 +122,7 @@ impl Duel {
 }
 
 impl Round<'_> {
-    /// Adds the throughput relative to the trace `uniform` to a row, if the row's trace is `random` or `attack`.
+    /// If a row's trace is `random` or `attack`, adds to the row the throughput relative to the trace `uniform`.
     fn beside(&self, row: Row, uniform: Option<&Round<'_>>, costs: impl for<'a> Fn(&'a Round<'_>) -> &'a Costs) -> Row {
         let hard = [Trace::Random.name(), attack::NAME].contains(&self.traffic.name);
         match uniform.filter(|_| hard) {

@@ -27,7 +27,8 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Adds a run: calls `look` with one batch of the `count` headers after another, repeatedly, and measures the time.
+    /// Adds a run: calls `look` with consecutive batches of the `count` headers, which are used cyclically, and
+    /// measures the time.
     pub fn run(&mut self, count: usize, mut look: impl FnMut(Range<usize>)) {
         let most = (SECONDS * tsc::frequency() as f64) as u64;
         let (begin, mut lookups) = (tsc::now(), 0);

@@ -1,6 +1,6 @@
 //! Latency of frames by load: Sluice and `l2fwd` at the same packet rates, given as shares of Sluice's maximum rate in
-//! this setup. Source and sink run on a second core, so that the engine's core only runs the engine; with a single
-//! core, that core runs both.
+//! this setup. Source and sink run on a second core, so that the engine's core only runs the engine. If there is only
+//! one core, it runs the engine, the source and the sink.
 //!
 //! The source must be faster than the engine. Therefore the source copies prepared headers and writes a timestamp at
 //! the end of each frame; the bytes in between remain in the buffers from an initial pass that wrote all bytes.

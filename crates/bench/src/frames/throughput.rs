@@ -239,7 +239,7 @@ fn rows(cases: &[Case]) -> Vec<Row> {
     cases.iter().map(with).collect()
 }
 
-/// The maximum number of sites and terminals that can have open flows simultaneously, instead of the default numbers.
+/// The largest number of sites, with this number of terminals each, whose flows can all be open at the same time.
 const MANY: Homes = Homes {
     sites: 100_000,
     terminals: 4,

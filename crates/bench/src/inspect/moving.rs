@@ -1,6 +1,6 @@
 //! Model of kirqd, which assigns interface interrupts to cores and moves an interface from the busiest core to the
 //! least busy one (Linux 2.6, `arch/i386/kernel/io_apic.c`). kirqd moves the interface with the highest load among
-//! those whose load is at most half of the difference between both cores.
+//! those whose load is at most half of the difference between the loads of the two cores.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 

@@ -1,8 +1,8 @@
 //! Frames of the benchmark: UDP over IPv4, one flow per number, with correct checksums.
 //!
-//! Consecutive flows belong to different networks, whose order differs from that of their addresses. With many
-//! networks, each network has few hosts. Each frame contains its flow's number at its end, by which the receiver
-//! identifies the flow after source translation.
+//! Consecutive flows belong to different networks; the networks are not used in the order of their addresses. With many
+//! networks, each network has few hosts. The last bytes of each frame contain the flow's number. By this number, the
+//! receiver identifies the flow after source translation.
 
 use std::net::Ipv4Addr;
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use sluice_dpdk::tsc;
 
-/// Time before a packet is due at which the sender stops sleeping and starts to busy-wait, because a sleep may end that
-/// much too late.
+/// The sender sleeps until this time before a packet is due, and then busy-waits, because a sleep may end too late by
+/// up to this time.
 const AWAKE: Duration = Duration::from_micros(100);
 
 /// Maximum time for which the sender makes up for missed packets after it was preempted; a longer time would cause a

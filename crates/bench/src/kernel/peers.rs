@@ -6,7 +6,7 @@ use super::frame::{End, Template, arrived};
 use super::generator::Own;
 use super::topology::OUTSIDE_MAC;
 
-/// Remote endpoints of flows, as far as the generator does not compute them.
+/// Remote endpoints of flows that the generator has learned from received packets.
 #[derive(Debug, Default)]
 pub struct Peers {
     /// Learned flows with their source endpoints.

@@ -83,10 +83,11 @@ impl Spread {
 /// Measured values of a window.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// Packets per second at the sink, and packets per second that the generator sent to the gateway's interface,
-    /// whether accepted or not; utilisation of the gateway's core or cores, where empty polls of a worker count as idle;
-    /// CPU time per packet at the sink, of the gateway's core and of all cores, including generator and receiver; time
-    /// from session lookup to rewrite per packet, if the gateway counts it.
+    /// These figures: packets per second at the sink; packets per second that the generator sent to the gateway's
+    /// interface, whether accepted or not; utilisation of the gateway's core or cores, where empty polls of a worker
+    /// count as idle. Further figures are times per packet that arrives at the sink: CPU time of the gateway's core;
+    /// CPU time of all cores, which includes generator and receiver; time from session lookup to rewrite, if the
+    /// gateway counts it.
     pub figures: Vec<(&'static str, f64)>,
     pub limit: Limit,
     pub spread: Spread,

@@ -49,7 +49,7 @@ impl Trial {
         }
     }
 
-    /// Whether this trial has the packets and cores of `other`, except for the core of the receiver.
+    /// Whether this trial has the same packets and the same cores as `other`; the core of the receiver may differ.
     pub fn is_beside(&self, other: &Self) -> bool {
         let traffic = |trial: &Self| (trial.together, trial.bytes, trial.flows, trial.direction);
         traffic(self) == traffic(other)

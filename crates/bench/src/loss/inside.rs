@@ -90,7 +90,7 @@ fn streams(hosts: &mut Hosts, point: Point, arguments: &LossArguments, quick: bo
     Ok(row.figure("ratio", &ratios).runs(&all).runs(&counted))
 }
 
-/// Figures in rows, one per path.
+/// Names of figures in rows: one figure for each path.
 const RATES: [&str; 3] = ["inspected_mbit_s", "plain_mbit_s", "direct_mbit_s"];
 const SENT_AGAIN: [&str; 2] = ["inspected_sent_again", "plain_sent_again"];
 

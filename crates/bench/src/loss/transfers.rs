@@ -1,5 +1,5 @@
-//! File transfers over HTTP, several of them concurrent, half of them in each direction: checks that files arrive
-//! correctly and in time.
+//! File transfers over HTTP, to check that files arrive correctly and in time. Several transfers run concurrently; half
+//! of all transfers go in each direction.
 //!
 //! The contents of a file are generated from its number, so that both ends can compute them. The SHA-256 digests are
 //! compared; the receiver computes its digest over the bytes read from the socket.

@@ -67,7 +67,7 @@ pub enum Family {
     V6,
 }
 
-/// Maximum number of sessions up to which IPv6 is measured by default.
+/// By default, IPv6 is measured only with at most this number of sessions.
 const MAX_V6: u32 = 64_000;
 
 /// State common to all cases: DPDK, the number of runs, and the number of the next rig.

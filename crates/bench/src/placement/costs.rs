@@ -1,4 +1,4 @@
-//! Cycles per packet of parts and of hand-overs, as input of the placement planner.
+//! Cycles per packet of parts and of hand-overs, as input for the placement planner.
 
 use sluice_dpdk::tsc;
 use sluice_engine::packet::counters::CycleStage;

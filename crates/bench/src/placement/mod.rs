@@ -81,7 +81,7 @@ fn alone() -> Option<Placement> {
     Placement::run_to_completion(&[0])
 }
 
-/// Placements to measure in addition to that with all parts on one worker: run-to-completion and pipelines on this
+/// The placements to measure besides the placement of all parts on one worker: run-to-completion and pipelines on this
 /// number of workers, each distribution of the parts over two workers, and P0's pairings if there are enough workers.
 fn placements(workers: usize) -> Vec<Placement> {
     let topology = Topology::flat(workers as u16);

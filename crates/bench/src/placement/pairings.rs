@@ -1,4 +1,4 @@
-//! P0's eight pairings of two of its five stages on one core (its Table 4), mapped to the four parts.
+//! P0's eight pairings (its Table 4), mapped to the four parts. A pairing runs two of P0's five stages on one core.
 //!
 //! P0's stage RX is the part `receive`, its Validity is `parse`, and its TX is `transmit`. The stages NAT and ConnTrack
 //! are both in `session`, where one lookup serves both.

@@ -78,7 +78,7 @@ pub struct Ends {
 pub enum Hosts {
     /// Sixteen consecutive flows per host.
     Sixteen,
-    /// This number of hosts in turn.
+    /// Consecutive flows belong to this number of hosts in turn.
     InTurn(u32),
 }
 
@@ -216,8 +216,8 @@ pub fn ipv4(
     head[24..26].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Writes the transport header of a segment of `length` bytes and the zeros after a UDP header up to the length of a TCP
-/// header; `rest` is the checksum of the pseudo-header and of the bytes that follow.
+/// Writes the transport header of a segment of `length` bytes. After a UDP header, writes zeros up to the length of a
+/// TCP header. `rest` is the checksum of the pseudo-header and of the bytes that follow.
 #[inline(always)]
 fn transport(segment: &mut [u8], w: &Written, length: u16, rest: u16) {
     segment[..2].copy_from_slice(&w.source.1.to_be_bytes());

@@ -343,8 +343,9 @@ pub struct Lanes<T, M> {
 }
 
 impl<T: Traffic, M: Middle> Lanes<T, M> {
-    /// Creates a lane for each worker of these queues; `make` creates its source and sink and its component from the
-    /// worker's number and ports, and the progress of all lanes. Each lane has time slices like `slices`.
+    /// Creates a lane for each worker of these queues; `make` gets the worker's number, the worker's ports and the
+    /// progress of all lanes, and creates the lane's source, sink and component. Each lane has time slices like
+    /// `slices`.
     pub fn new(
         eal: &'static Eal,
         number: u32,

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::LAG;
 
-/// Maximum number of packets in flight per source: about as many packets lie between the write and the read of a
-/// packet.
+/// Maximum number of packets in flight per source. A source therefore writes about this number of packets between the
+/// write and the read of a packet.
 pub const WINDOW: u64 = LAG as u64;
 
 /// Maximum number of packets between receive and transmit per receiving worker: the default capacity of a ring. Further

@@ -75,8 +75,8 @@ impl<D: Copy> Slices<D> {
     }
 }
 
-/// Results of each lane over the slices of a run in which no lane was disturbed, neither in the slice itself nor
-/// shortly before it; and the number of these slices.
+/// Results of each lane over all undisturbed slices of a run, and the number of these slices. A slice is undisturbed if
+/// no lane was disturbed during the slice or shortly before it.
 pub fn undisturbed<D: Copy + Default>(lanes: &[&Slices<D>], and: impl Fn(D, D) -> D) -> (Vec<D>, usize) {
     let count = lanes.iter().map(|lane| lane.all.len()).min().unwrap_or(0);
     let is_quiet = |slice: usize| lanes.iter().all(|lane| lane.all[slice].is_some());

@@ -176,8 +176,8 @@ impl<'m> Tags<'m> {
     }
 }
 
-/// Measures rows by number of routers with the same links and routes, each compared with one router in the same rounds;
-/// and a row of one router with one link.
+/// Measures a row for each number of routers, with the same links and routes. Each row is compared with one router in
+/// the same rounds. Also measures one router with one link.
 pub fn tagged(
     run: &mut Run<'_>,
     eal: &'static Eal,

@@ -46,8 +46,8 @@ pub fn measure(size: &Size) -> Result<Figures, Failure> {
         return Err("no packets of others came out".into());
     }
     let most = second.iter().copied().fold(0.0, f64::max);
-    // Figures: times of a terminal in a site that has a public address, times of a site's first terminal, which also
-    // waits for the site's address, and number of packets of other terminals meanwhile.
+    // Figures: the times of terminals in sites that have a public address; the times of the first terminals of sites,
+    // which also wait for the address of their site; and the number of packets of other terminals in this period.
     Ok(vec![
         ("p50_ms", percentile(&second, 0.5)),
         ("p99_ms", percentile(&second, 0.99)),

@@ -54,8 +54,8 @@ impl Span {
         self.worked / self.whole.max(1.0)
     }
 
-    /// Work in addition to that of an idle guest, which was measured in `idle`. The background work of an idle guest is
-    /// subtracted only from the remaining time.
+    /// Work of the guest, without background work. Background work has the same share as in the period `idle`, but only
+    /// of the time that the other work leaves.
     pub fn beyond(&self, idle: &Self) -> f64 {
         let share = idle.share();
         ((self.worked - share * self.whole) / (1.0 - share).max(1e-9)).max(0.0)

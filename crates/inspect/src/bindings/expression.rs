@@ -27,7 +27,7 @@ const STEP_COST: u32 = 2;
 /// Initial and maximum size in bytes of the stack of JIT-compiled searches.
 const STACK_BYTES: [usize; 2] = [32 << 10, 256 << 10];
 
-/// Options of an expression: letter case, lines and ends.
+/// Options of an expression in PCRE syntax, with the names of PCRE2.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs)]
 pub struct PatternOptions {

@@ -132,8 +132,8 @@ impl DetectionModule {
         let tinc = raw::ndpi_protocol_id_t_NDPI_PROTOCOL_TINC as usize;
         all.fds_bits[tinc / 32] &= !(1 << (tinc % 32));
         // SAFETY: the module is new and not shared; nDPI copies the set. The layout of a module is not part of nDPI's
-        // interface. The field `name` is far behind the caches in it; if the library finds `name` at its expected
-        // offset, the offsets of the caches are right, too.
+        // interface. In a module, the field `name` comes long after the caches: if the library finds `name` at the
+        // expected offset, the offsets of the caches are right, too.
         unsafe {
             let name = (*module).proto_defaults[1].protoName;
             if name.is_null() || name != raw::ndpi_get_proto_by_id(module, 1) {

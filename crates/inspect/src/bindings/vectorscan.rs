@@ -120,7 +120,7 @@ fn scanned(code: c_int) -> ScanEnd {
     }
 }
 
-/// Length of data, in the type of the library.
+/// Converts the length of data to the integer type of the library.
 fn length(data: &[u8]) -> c_uint {
     c_uint::try_from(data.len()).expect("a piece of data is shorter than 4 GiB")
 }

@@ -155,7 +155,7 @@ impl BufferSource for PacketBuffers<'_> {
     }
 }
 
-/// Buffers with a different payload.
+/// The buffers of another source, except that the payload is replaced.
 pub(super) struct WithPayload<'k, B> {
     pub buffers: &'k B,
     pub payload: BufferView<'k>,

@@ -11,7 +11,7 @@ use sluice_table::hash::Hasher;
 
 use crate::scope::Endpoints;
 
-/// Entries in a set.
+/// Number of entries in a set.
 const ASSOCIATIVITY: usize = 4;
 
 /// Time for which a connection is remembered, in seconds.

@@ -34,11 +34,11 @@ pub struct DetectionContext {
     candidates: RuleSet,
     /// Rules that matched with the current packet.
     pub(super) matched_rules: FiredRules,
-    /// Rules that do not match the current packet only because a flow variable is not set.
+    /// Rules that would match the current packet if other rules had set a flow variable.
     pub(super) blocked: RuleSet,
     /// Whether flow variables have changed since the blocked rules were evaluated.
     vars_changed: bool,
-    /// Whether a pending or matched rule of the current packet could not be recorded, because no space was left.
+    /// Set if no space was left to record a pending or matched rule of the current packet.
     pub(super) list_full: bool,
     /// Number of partial matches that were discarded during the current packet.
     pub(super) discarded_partials: u32,
@@ -342,7 +342,8 @@ impl PacketDetection<'_> {
         if rule.resumes && matches!(answer, RuleResult::NoMatch | RuleResult::Incomplete) {
             answer = self.resume_partial(number, rule, answer, buffers);
         }
-        // Data that data of the other direction splits into two messages is still contiguous for its receiver.
+        // If data of the other direction splits a host's data into two messages, the receiver still reads contiguous
+        // data.
         if let (Some(payload), RuleResult::NoMatch | RuleResult::Incomplete, true) = (self.stream, answer, rule.floats)
         {
             let whole = WithPayload { buffers, payload };

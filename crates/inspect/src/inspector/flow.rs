@@ -42,7 +42,7 @@ pub(super) struct FlowState {
     serial: u32,
     is_open: bool,
     pub reply_status: ReplyStatus,
-    /// Source to which the flow is accounted once it is assured.
+    /// Source whose quota the flow uses after the flow has become assured.
     pub source: Source,
     /// Generation of the flow's ruleset.
     pub generation: u32,

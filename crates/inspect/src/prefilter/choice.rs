@@ -9,7 +9,7 @@ pub enum PatternChoice {
     /// Buffer, bytes of a content or of an expression, and whether letters match in either case.
     Literal(Buffer, Box<[u8]>, bool),
     /// No pattern in this buffer, because the pattern is unknown or would match nearly everywhere. The rule is
-    /// evaluated for all data of the buffer on its ports.
+    /// evaluated for all data of the buffer on the rule's ports.
     All(Buffer),
     /// No pattern: the rule is always evaluated.
     Nothing,
@@ -201,8 +201,7 @@ pub fn classes(signature: &Signature, buffer: Buffer) -> Vec<PatternClass> {
     classes
 }
 
-/// Whether a rule applies to single packets, because it is declared as a packet rule or because it tests a field that
-/// only packets have.
+/// Whether a rule applies to single packets: it is declared as a packet rule, or tests a field that only packets have.
 fn per_packet(signature: &Signature) -> bool {
     match signature.flow.stream {
         Some(stream) => !stream,

@@ -27,7 +27,8 @@ fn runs(pattern: &[u8], caseless: &mut bool) -> Option<Vec<Vec<u8>>> {
     while let Some((&byte, after)) = rest.split_first() {
         rest = after;
         let atom = match byte {
-            // A parenthesis that appeared to start a group did not start a group.
+            // An alternative may replace all runs. A closing parenthesis without a group shows that a group was
+            // misread.
             b'|' | b')' => return None,
             b'(' => {
                 rest = match options(rest) {

@@ -161,7 +161,7 @@ impl Connections {
 #[derive(Debug, Default)]
 pub struct Http2 {
     place: Option<u32>,
-    /// Whether the connection is not parsed because no memory was free.
+    /// Set if no memory was free for the connection, which is therefore not parsed.
     lost: bool,
 }
 

@@ -65,7 +65,7 @@ impl MailSessions {
 #[derive(Debug, Default)]
 pub struct Smtp {
     place: Option<u32>,
-    /// Whether the connection is not parsed because no memory was free.
+    /// Set if no memory was free for the connection, which is therefore not parsed.
     lost: bool,
 }
 

@@ -163,7 +163,7 @@ impl ClientHello {
         (self.handle, self.seen) = (writer.handle, writer.seen);
     }
 
-    /// Whether parsing has ended, because the hello is complete or the data is not a hello.
+    /// Whether parsing has ended. Parsing ends when the hello is complete, or if the data is not a hello.
     pub fn is_done(&self) -> bool {
         self.step == Step::Done
     }

@@ -22,7 +22,7 @@ const BLOCK_BITS: u32 = 11;
 const WORD_BYTES: usize = 64;
 
 /// Number of bytes retained for each direction of a connection after a reset, from the first unacknowledged byte on. If
-/// the reset was lost, the sender retransmits these bytes and receives another reset. The longest segment is shorter.
+/// the reset was lost, the sender retransmits these bytes and receives another reset. No segment is longer.
 const RETAINED_AFTER_RESET: u32 = 1 << 16;
 
 /// A block of bytes of one direction.
@@ -76,7 +76,7 @@ pub(super) const fn buckets_for(blocks: usize) -> usize {
     blocks.next_power_of_two()
 }
 
-/// Splits a range of bytes at block boundaries: block number, offset in the block, and range in the input.
+/// Splits a range of bytes at block boundaries. Yields block number, offset in the block, and range in the input.
 fn pieces(sequence: u32, length: usize) -> impl Iterator<Item = (u32, usize, Range<usize>)> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -88,7 +88,7 @@ fn pieces(sequence: u32, length: usize) -> impl Iterator<Item = (u32, usize, Ran
     })
 }
 
-/// Splits a range of bytes of a block at the words of the bit map: word index, bits of the range, range in the input.
+/// Splits a range of a block at word boundaries of the bit map. Yields word index, bits, and range in the input.
 fn words(place: usize, length: usize) -> impl Iterator<Item = (usize, u64, Range<usize>)> {
     let mut at = 0;
     std::iter::from_fn(move || {

@@ -7,8 +7,8 @@ use super::segment::{Header, SegmentKind};
 use super::side::{Half, MAX_WINDOW, mark, scale};
 use super::window::Windows;
 
-/// Handles SYN and reset segments, and segments before the start of the stream is known. Returns `None` if the data of
-/// the segment must be inspected.
+/// Handles SYN and reset segments, and segments that arrive before the start of the stream is known. Returns `None` if
+/// the data of the segment must be inspected.
 #[cold]
 pub(super) fn track_handshake(
     side: &mut Half,

@@ -10,7 +10,7 @@ use super::side::{Half, MAX_WINDOW, mark};
 use super::window::Windows;
 use super::{Exception, StreamHandle, Streams, connection};
 
-/// Result for a segment. All segments except exceptions are forwarded.
+/// Result of processing a segment. Every segment that is not an exception is forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentKind {
     /// The segment continues the stream. The bytes of the segment from `from` to `to` are new and must be scanned.
@@ -373,7 +373,7 @@ fn in_order(
     }
 }
 
-/// Handles an in-order segment that queued bytes follow, or that is longer than a single append. Where the segment
+/// Handles an in-order segment that is followed by queued bytes, or is longer than a single append. Where the segment
 /// overlaps queued bytes, the segment is rewritten. Unacknowledged bytes are moved to blocks before later bytes replace
 /// them in the window. Returns the number of bytes that differed.
 #[cold]

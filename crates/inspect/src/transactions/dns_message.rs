@@ -21,7 +21,7 @@ pub struct Message {
     pub questions: Vec<Question>,
     /// Answers.
     pub answers: Vec<Answer>,
-    /// Whether the end of the message was not parsed, because the message is too long, truncated, or malformed.
+    /// Whether only the beginning of the message was parsed: the message is too long, truncated, or malformed.
     pub is_cut: bool,
 }
 

@@ -12,7 +12,7 @@ pub struct Load {
 /// Predicted maximum rates in packets per second. `None` without data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
-    /// Maximum rate of each worker, at which it would be fully busy.
+    /// Maximum rate of each worker: the rate at which the worker would be fully busy.
     pub workers: Vec<Option<f64>>,
     /// Rate of the gateway at which its busiest worker would be fully busy, with the current distribution of packets.
     pub gateway: Option<f64>,

@@ -1,5 +1,5 @@
 //! `inspect --peer suricata=PATH`: compares the offline mode of another inspector with `sluice inspect`, with the same
-//! captures and rules, each program on one core, in turn. The cost of a run is its CPU time according to the kernel,
+//! captures and rules, each program on one core, in turn. The cost of a run is its CPU time as reported by the kernel,
 //! minus the CPU time of a run with a capture of one packet. The difference excludes the time to load the rules. (With
 //! an empty capture, Suricata 8.0.6 does not terminate.) Neither program verifies transport checksums.
 

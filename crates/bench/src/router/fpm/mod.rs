@@ -222,7 +222,7 @@ fn speak(
     let mut outcome = Outcome::default();
     for run in 0..runs {
         if run > 0 {
-            // A connection without messages makes all routes stale and then removes them.
+            // If a connection ends without messages, all routes become stale and are then removed.
             let silent = daemon.connect()?;
             daemon.leave(silent)?;
         }

@@ -11,7 +11,7 @@ use crate::router::Failure;
 /// Length in cycles of an idle loop that measures preemption.
 const SPIN: u64 = 30_000;
 
-/// A gateway of the same shape, except that nothing is shared, whose hosts always send as much as the worker receives.
+/// A gateway of the same shape, except that nothing is shared. Its hosts always send as much as the worker receives.
 pub struct Reference {
     gateway: Gateway,
     far: FarSide,

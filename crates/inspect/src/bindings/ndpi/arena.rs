@@ -4,7 +4,7 @@
 /// Size in bytes of the smallest block.
 pub const BLOCK_UNIT: usize = 64;
 
-/// Maximum number of bytes per owner. This suffices for a TLS handshake of the size of a jumbo frame, in a buffer that
+/// Maximum number of bytes per owner. This suffices to store a TLS handshake as long as a jumbo frame in a buffer that
 /// grows by doubling.
 pub const MAX_OWNER_BYTES: usize = 256 << 10;
 

@@ -5,8 +5,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape(u8, u8);
 
-/// Returns IP version and transport protocol of a complete packet with all of its headers, and the packet without
-/// trailing bytes. Returns `None` for every other packet, including fragments other than the first.
+/// For a packet that is complete and contains all of its headers, returns the IP version, the transport protocol, and
+/// the packet without trailing bytes. Returns `None` for every other packet, including fragments other than the first.
 pub fn shape(packet: &[u8]) -> Option<(Shape, &[u8])> {
     let (protocol, packet, transport) = match packet.first()? >> 4 {
         4 => version4(packet)?,
@@ -92,8 +92,8 @@ mod tests {
             packet[place] = value;
             shape(&packet).is_some()
         };
-        // The cases are header lengths that are too small or too large, a total length within the headers, and a later
-        // fragment.
+        // The cases are header lengths that are too small or too large, a total length that ends within the headers,
+        // and a later fragment.
         let places = [
             (4, 0, 0x44),
             (4, 0, 0x4f),

@@ -45,7 +45,7 @@ impl<'a> Reader<'a> {
         (Bits { held, count }, at)
     }
 
-    /// Returns loaded whole bytes to the segment.
+    /// Gives whole bytes that were loaded but not consumed back to the segment.
     pub fn unload(&mut self) {
         let bytes = (self.count as usize / 8).min(self.at);
         self.at -= bytes;

@@ -30,7 +30,8 @@ fn small_count(reader: &mut Reader<'_>) -> Result<usize, Stop> {
     Ok((1 << bits) + more as usize + 1)
 }
 
-/// Returns the block count after `skip` bits, and the total size of its symbol and its extra bits in bits.
+/// Returns the block count after `skip` bits, and the number of bits that `skip`, the count's symbol and its extra bits
+/// take together.
 pub fn block_count(reader: &mut Reader<'_>, skip: u32, code: &[u16]) -> Result<(u32, u32), Stop> {
     let (symbol, used) = reader.peek_symbol(skip, code)?;
     let Range { base, bits } = BLOCK_COUNTS[symbol as usize];

@@ -4,7 +4,7 @@ use crate::source_quota::SlotPool;
 
 /// Size in bytes of a page.
 pub const PAGE: usize = 64 << 10;
-/// Table entries in a page.
+/// Number of table entries in a page.
 pub const WORDS: usize = PAGE / size_of::<u16>();
 
 /// Pages and their owners.

@@ -1,6 +1,6 @@
-//! The target of a request: raw and normalised.
+//! The target of a request, in raw and in normalised form.
 //!
-//! The normalisation is that of common servers and of the parsers of common inspection engines. Percent escapes are
+//! Targets are normalised in the same way as by common servers and common inspection engines. Percent escapes are
 //! decoded once. `%u` is decoded, too: a full-width form becomes its ASCII letter, and any other character beyond one
 //! byte becomes a question mark. `+` is left unchanged. In the path backslashes become slashes, adjacent slashes are
 //! joined, `.` and `..` are resolved, and `http://host` is removed. The path becomes visible when it ends, because `..`

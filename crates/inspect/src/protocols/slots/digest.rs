@@ -153,7 +153,7 @@ impl Slots {
         }
     }
 
-    /// Excludes the line end at the end of the file so far from its hashes.
+    /// Excludes from the hashes of a file the line end at the current end of the file.
     pub(in crate::protocols) fn file_ends_before_line_end(&mut self, handle: SlotHandle) {
         let hashing = self.hashing.as_mut();
         if let Some(digests) = hashing.and_then(|hashing| hashing.digests.get_mut(handle.index as usize)) {
