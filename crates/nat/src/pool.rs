@@ -271,7 +271,7 @@ impl<A: Address> ValidPool<A> {
         &self.reserved
     }
 
-    /// Whether the pool has the allocated ports and the allocation settings of `other`.
+    /// Whether the pool allocates the same ports as `other`, with the same allocation settings.
     pub(crate) fn allocates_like(&self, other: &Self) -> bool {
         let without_timeouts = |pool: &Self| Self {
             timeouts: Schedule::default(),

@@ -2,8 +2,8 @@
 //!
 //! One of two consecutive port units is shared ([`Shards::is_shared`]). A shared port unit belongs to no shard until a
 //! shard claims the whole port unit. All shards have equal priority. The distribution assigns each other port unit
-//! permanently to one shard. Thus one shard can own all shared ports of an address (half of its ports) and its
-//! permanent ports. Every shard keeps its permanent ports.
+//! permanently to one shard. Thus one shard can own, in addition to its permanent ports, all shared ports of an
+//! address, which are half of the address's ports. The other shards still keep their permanent ports.
 //!
 //! Ownership of a block changes only by compare-and-exchange, and only the owner accesses the bits of its free ports.
 //! These accesses are ordered by the release store of the previous owner and the exchange of the next owner. Other
