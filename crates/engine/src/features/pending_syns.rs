@@ -36,7 +36,7 @@ struct Entry {
 /// Parked SYNs of one worker.
 #[derive(Debug)]
 pub struct PendingSyns {
-    /// Parked SYNs in the order of their response times.
+    /// Parked SYNs, sorted by the time at which they are answered.
     entries: VecDeque<Entry>,
     /// Hashes of parked SYNs, for the detection of retransmissions. A later SYN may overwrite an entry, so the detection is not
     /// reliable.
@@ -92,7 +92,7 @@ impl PendingSyns {
         );
     }
 
-    /// Removes and returns the next SYN with an expired waiting time.
+    /// Removes and returns the next SYN whose waiting time is over.
     pub fn take_due(&mut self, now: u64) -> Option<(WaitingPacket, Reason)> {
         let entry = match self.entries.front() {
             Some(entry) if entry.due <= now => self.entries.pop_front()?,

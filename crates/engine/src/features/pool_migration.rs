@@ -59,7 +59,8 @@ pub fn port_owner<F: Family>(session: &F::Session, snapshot: &Snapshot, shard: u
     if pools.get(then).is_some_and(includes) {
         return PortOwner::Pool(then);
     }
-    // Mappings and blocks stay with their pool. Only a port without a mapping or block can move to another pool.
+    // Mappings and blocks stay in their pool. A port can move to another pool only if it belongs to neither a mapping
+    // nor a block.
     let successor = pools
         .includes(public.context(), address, port, port)
         .filter(|&successor| {

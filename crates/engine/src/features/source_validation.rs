@@ -1,4 +1,4 @@
-//! Source validation of every packet of a session, in addition to its first packet (BCP 38, RFC 3704).
+//! Source validation of every packet of a session, not only of its first packet (BCP 38, RFC 3704).
 //!
 //! Each direction of a session is bound to an interface. For a packet that arrives on this interface, validation is a
 //! single comparison. A packet that arrives on a different interface is validated like the first packet of a flow; then
@@ -19,7 +19,7 @@ use crate::session::family::{Family, Session};
 use crate::snapshot::Snapshot;
 use crate::snapshot::forwarding::ForwardingState;
 
-/// Whether an address is an outside address to which inside hosts are translated.
+/// Whether NAT translates the sources of inside hosts to an address.
 #[inline]
 pub fn is_outside_address<F: Family>(snapshot: &Snapshot, context: Context, address: F::Address) -> bool {
     let nat = snapshot.nat::<F>();
@@ -54,9 +54,9 @@ pub fn validate<F: Family>(
     Ok(())
 }
 
-/// Handles a packet that arrived on a different interface than earlier packets of its direction. The packet is dropped
-/// if it fails validation. Otherwise, if source validation is enabled on the interface, the session is bound to the
-/// interface.
+/// Handles a packet that arrived on a different interface than the earlier packets of its session in the same
+/// direction. The packet is dropped if it fails validation. Otherwise, if source validation is enabled on the
+/// interface, the session is bound to the interface.
 #[cold]
 pub fn rebind<F: Family>(
     exit: &OutputContext<'_>,

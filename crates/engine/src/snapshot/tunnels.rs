@@ -40,7 +40,7 @@ pub struct Tunnel {
     pub id: Option<u32>,
     /// TTL or hop limit of outer packets.
     pub ttl: u8,
-    /// The interface with the address `local`. Outer packets are routed in the router of this interface.
+    /// The interface that has the address `local`. The router of this interface routes the outer packets.
     pub underlay: u16,
 }
 
@@ -97,7 +97,7 @@ type Keys = FxBuildHasher;
 pub struct Tunnels {
     /// The interface of a tunnel, by the fields of its outer packets.
     by_mark: HashMap<TunnelTag, u16, Keys>,
-    /// Local endpoints, independent of the remote endpoints.
+    /// Local endpoints, each listed once although it may have several remote endpoints.
     ends: HashSet<(RouterIndex, TunnelKind, Address), Keys>,
     /// For each router: whether it has local tunnel endpoints.
     routers: Vec<bool>,

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::features::context::WaitingPacket;
 use crate::packet::io::BufferIndex;
 
-/// Results of virtual reassembly for a fragment. The results are kept while the fragment is parked.
+/// Results of virtual reassembly for a fragment, which are kept while the fragment is parked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FragmentNote {
     /// Source and destination port of the datagram.

@@ -1,4 +1,4 @@
-//! Receives the packets of bridges from `parse`.
+//! Receives the packets that `parse` passes to bridges.
 
 use std::ops::Range;
 

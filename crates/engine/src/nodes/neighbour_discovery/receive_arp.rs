@@ -44,7 +44,7 @@ pub(super) fn receive_arp(
     let observed = match (is_request && for_us, for_us) {
         (true, _) => NeighbourMessage::Solicitation,
         (false, for_us) => NeighbourMessage::Advertisement(Advertisement {
-            // An interface without addresses sends requests from an address of another interface.
+            // If an interface has no addresses, the gateway sends requests on it from an address of another interface.
             solicited: for_us || !is_request && snapshot.owns(interface, Address::V4(target)),
             overrides: true,
         }),
@@ -140,7 +140,7 @@ pub(super) fn is_conflict(frame: &[u8], meta: &Meta, snapshot: &Snapshot) -> boo
 }
 
 /// Whether the gateway answers requests for an address on a link. The gateway answers for its own addresses, and for
-/// outside addresses of translation on that link.
+/// outside addresses of NAT that lie in a network of this link.
 fn answers_for(interface: &Interface, snapshot: &Snapshot, address: u32) -> bool {
     let plain = Address::V4(address);
     let own = || sites::is_own::<V4>(snapshot, interface.context, address);

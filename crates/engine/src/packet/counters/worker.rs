@@ -20,7 +20,7 @@ counters! {
         pub unparsed: Counter,
         /// Sessions that arrived with shards from other workers, minus sessions that left with shards to other workers.
         pub sessions_moved: Counter,
-        /// Last generation for which this worker has completed pool migration.
+        /// The newest generation for which this worker has completed pool migration.
         pub migrated_generation: Counter,
         /// Counters of inspection.
         pub inspection: InspectionCounters,

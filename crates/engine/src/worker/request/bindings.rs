@@ -198,7 +198,7 @@ pub(super) fn step(
 
 /// Result of visiting a record.
 enum Scan {
-    /// There is no memory left for this record.
+    /// The list has no space for the record with this number.
     Full(u32),
     /// The record with this number follows.
     Some(u32),
