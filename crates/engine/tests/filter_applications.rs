@@ -88,7 +88,7 @@ fn session_of_a_denied_application_is_dropped_from_the_packet_that_tells_it() {
         for direction in [Direction::Forward, Direction::Reverse] {
             assert!(directions.iter().any(|packet| packet.direction == direction));
         }
-        // The request identifies the application, and no byte of the request has left before.
+        // The packet with the request identifies the application. Before that, no byte of the request has left.
         assert!(session[passed].bytes.windows(4).any(|bytes| bytes == b"git-"));
         assert_eq!((session.len() - passed) as u64, rig.drops("filter-application"));
         assert_eq!((1, 1), (packets(&rig, 0), packets(&rig, 1)));

@@ -25,7 +25,7 @@ fn answers() -> [Frame; 2] {
     ]
 }
 
-/// Counters of an interface: received, sent, made, and taken in.
+/// Counters of an interface: packets received, sent, made by the gateway, and delivered to the host.
 fn counted(rig: &Rig, interface: u16) -> [u64; 4] {
     let counters = &rig.plane.counters()[0].interfaces[usize::from(interface)];
     [
@@ -469,8 +469,8 @@ fn frame_in_a_vxlan_behind_a_priority_tag_is_one_without() {
     assert_eq!(answer.ttl(63).macs(INSIDE_MAC, HOST_MAC).build(), sent[0].frame);
 }
 
-/// The keepalive of the remote endpoint of a GRE tunnel: its inner packet is a GRE packet of protocol type 0 from the
-/// local to the remote endpoint.
+/// A keepalive that the remote endpoint of a GRE tunnel sends. The inner packet of the keepalive is a GRE packet of
+/// protocol type 0 from the local to the remote endpoint.
 fn keepalive(tunnel: &Tunnel, [from, to]: [sluice_route::Address; 2], key: Option<u32>) -> Frame {
     let mut inner = tunnelled::outer(tunnel, [from, to], false, 0, &shim(key, 0)).ttl(255);
     if let Network::V4(header) = &mut inner.network {
