@@ -187,7 +187,7 @@ fn kinds() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// The router of two hosts is behind the other interface of the bridge than the hosts, so each packet crosses the
+/// Two hosts are behind one interface of the bridge, and their router is behind the other, so each packet crosses the
 /// bridge twice. A forged packet that has the client's address but arrives on the router's interface does not become
 /// part of the client's stream.
 #[test]

@@ -111,8 +111,8 @@ impl Shards {
         from + (unit.wrapping_sub(from) & (self.count - 1))
     }
 
-    /// Whether a port unit is shared. One of two consecutive port units is shared. In the sequence of port units that
-    /// the distribution assigns to one shard, also one of two consecutive port units is shared.
+    /// Whether a port unit is shared. One of two consecutive port units is shared. Among the port units that the
+    /// distribution assigns to one shard, every second port unit is also shared.
     #[inline(always)]
     pub(crate) fn is_shared(self, unit: u32) -> bool {
         ((unit >> self.bits()) ^ unit) & 1 != 0

@@ -1,5 +1,5 @@
-//! Record of the address regions that have changed in each of the last generations. With a quick test of this record,
-//! most decisions of earlier generations are found to need no revalidation.
+//! Record of the address regions that have changed in each of the last generations. For most decisions of earlier
+//! generations, a quick test of this record shows that they need no revalidation.
 
 use std::sync::Arc;
 

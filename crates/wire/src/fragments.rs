@@ -21,9 +21,9 @@ pub struct Fragments<'f> {
 }
 
 impl<'f> Fragments<'f> {
-    /// Divides the datagram of `frame` into fragments of which none exceeds `mtu`. `None` if the datagram is not IPv4,
-    /// or if `mtu` leaves less than 8 bytes for payload. The caller must check whether the datagram may be fragmented
-    /// (see [`Ipv4::dont_fragment`]).
+    /// Divides the datagram of `frame` into fragments that don't exceed `mtu`. `None` if the datagram is not IPv4, or
+    /// if `mtu` leaves less than 8 bytes for payload. The caller must check whether the datagram may be fragmented (see
+    /// [`Ipv4::dont_fragment`]).
     pub fn new(frame: &'f [u8], layers: &Layers, mtu: u16) -> Option<Self> {
         if layers.class != Class::Ipv4 {
             return None;

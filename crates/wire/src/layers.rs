@@ -113,8 +113,8 @@ const _: () = assert!(size_of::<Layers>() <= 24 && size_of::<Result<Layers, Faul
 #[inline(always)]
 pub fn parse_fast(head: &[u8; 54], length: usize) -> Option<Layers> {
     const L4: usize = ethernet::LENGTH + ipv4::LENGTH;
-    // EtherType, IP version and header length in one word. Its lowest byte is 0; the frame has the type of service
-    // there.
+    // EtherType, IP version and header length in one word. The lowest byte, where the frame has the type of service, is
+    // 0.
     let kind = u32::from_be_bytes([head[12], head[13], head[14], 0]);
     let total = u16::from_be_bytes([head[16], head[17]]) as usize;
     let fragment = u16::from_ne_bytes([head[20], head[21]]) & (ipv4::MORE_FRAGMENTS | ipv4::FRAGMENT_OFFSET).to_be();

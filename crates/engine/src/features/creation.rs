@@ -219,8 +219,8 @@ impl<F: Family> Default for NewFlows<F> {
 }
 
 impl<F: Family> NewFlows<F> {
-    /// Adds a packet whose flow is already known to get a session with this translation. The flow passes only through
-    /// the last two steps.
+    /// Adds a packet for whose flow the decision was already made: the flow gets a session with this translation. It
+    /// passes only through the last two steps.
     #[inline(always)]
     pub fn push(&mut self, slot: BufferIndex, key: F::Key, translation: FlowTranslation<F>) {
         put(

@@ -27,7 +27,7 @@ use crate::snapshot::forwarding::{ForwardingState, NeighbourReleases};
 
 /// Maximum number of sessions that one call of [`Shard::expire`] ends.
 const EXPIRIES: usize = 128;
-/// The memory of a session is prefetched while the session this many positions earlier is processed.
+/// Prefetch distance: the memory of a session is prefetched this number of sessions before the session is processed.
 const PREFETCH_DISTANCE: usize = 12;
 
 impl Shard<'_> {

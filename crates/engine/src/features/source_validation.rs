@@ -19,7 +19,7 @@ use crate::session::family::{Family, Session};
 use crate::snapshot::Snapshot;
 use crate::snapshot::forwarding::ForwardingState;
 
-/// Whether NAT translates the sources of inside hosts to an address.
+/// Whether an address is an outside address of NAT, to which sources of inside hosts are translated.
 #[inline]
 pub fn is_outside_address<F: Family>(snapshot: &Snapshot, context: Context, address: F::Address) -> bool {
     let nat = snapshot.nat::<F>();

@@ -109,7 +109,7 @@ pub fn shares_address<F: Family>(session: &F::Session, direction: Direction, sna
     nat.translates() && nat.outbound(direction) && pool.map_or(!nat.translates_source(), |pool| pool.renumbers())
 }
 
-/// Restarts the timer of a session with a timeout other than the previous one.
+/// Restarts the timer of a session whose timeout has changed.
 #[cold]
 pub fn reschedule<F: Family>(
     shard: &mut Shard<'_>,

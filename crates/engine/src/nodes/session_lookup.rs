@@ -47,12 +47,12 @@ pub const NODE: Node = Node {
 /// the second next group are prefetched.
 const GROUP: usize = 32;
 
-/// A session record is prefetched from the L2 into the L1 cache while the packet this many positions earlier is
-/// processed.
+/// Prefetch distance: the session record of a packet is prefetched from the L2 into the L1 cache this number of packets
+/// before the packet is processed.
 const L1_PREFETCH_DISTANCE: usize = 4;
 
-/// The cache line of a site's terminal is prefetched while the packet this many positions earlier is processed. The
-/// terminal's number is stored in the session record, which must therefore be in the cache even earlier.
+/// Prefetch distance: the cache line of a site's terminal is prefetched this number of packets before the packet is
+/// processed. The terminal's number is stored in the session record, which must therefore be in the cache even earlier.
 const TERMINAL: usize = 12;
 
 /// Looks up sessions and translates packets.

@@ -294,7 +294,7 @@ mod tests {
     fn parse_and_session_apart_from_receive_find_the_owner_among_themselves() {
         let pipeline = Placement::new([vec![0], vec![1, 2], vec![1, 2], vec![1, 2]]).unwrap();
         let prediction = predict(&pipeline, &costs([10.0; 4]), &Topology::flat(4), &Load::even(16), HZ);
-        // For half of all packets, the worker that parses the packet does not own its shard.
+        // For half of all packets, the worker that parses the packet does not own the packet's shard.
         assert_eq!([20.0, 5.0, 5.0], [0, 1, 2].map(|place| prediction.workers[place].given));
     }
 

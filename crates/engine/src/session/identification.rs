@@ -23,8 +23,8 @@ pub use crate::session::application::{Application, MAX_PENDING, PendingIndex};
 /// Settings of application identification, as configured by a commit.
 #[derive(Clone, Debug)]
 pub struct IdentificationSettings {
-    /// For each interface: whether the applications of sessions are identified whose packets arrive on the interface or
-    /// leave through it.
+    /// For each interface: whether application identification applies to sessions whose packets arrive on the interface
+    /// or leave through it.
     pub interfaces: Vec<bool>,
     /// Names of the applications, by number.
     pub names: Arc<ApplicationNames>,

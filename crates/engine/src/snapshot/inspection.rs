@@ -28,7 +28,8 @@ pub struct InspectionPolicy {
     pub alerts: usize,
     /// Log records to write in addition to alerts.
     pub records: Records,
-    /// For each interface: whether flows are inspected whose packets arrive on the interface or leave through it.
+    /// For each interface: whether inspection applies to flows whose packets arrive on the interface or leave through
+    /// it.
     pub interfaces: Vec<bool>,
     /// Limits of datagram reassembly in each worker.
     pub fragments: ReassemblyLimits,

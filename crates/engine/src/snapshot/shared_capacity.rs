@@ -15,8 +15,8 @@ use crate::session::shard::Shard;
 use crate::snapshot::{Snapshot, StartParameters};
 
 /// Maximum number of parts of the whole table. A part therefore has at least a sixteenth of the capacity; with more
-/// than 16 shards, it is larger than a shard's own share. Large parts keep the number of parts low that a lookup must
-/// search.
+/// than 16 shards, it is larger than a shard's own share. Because parts are large, a lookup has to search only a few of
+/// them.
 const PARTS: usize = 16;
 
 /// Division of the shared capacity of a family into parts.

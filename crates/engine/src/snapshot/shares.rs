@@ -121,8 +121,8 @@ pub struct Shares {
     links: Vec<Link>,
 }
 
-/// Burst size of a link's rate, in nanoseconds. At most link rates, the transmit queue of a NIC holds no more than this
-/// burst.
+/// Burst size of a link's rate, in nanoseconds. For most link rates, the transmit queue of a NIC holds no more than
+/// this burst.
 const LINK_BURST: u64 = 10_000_000;
 
 /// Minimum burst size of a token bucket that counts bits: two frames of the maximum length.

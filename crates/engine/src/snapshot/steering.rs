@@ -236,11 +236,11 @@ impl Steering {
         })
     }
 
-    /// The shard of the session to which a packet belongs that arrived on an interface. Flows of inside hosts are
-    /// assigned by the address or subscriber prefix of the host. Packets to public addresses are assigned by the port
-    /// block. Flows to forwarded ports are assigned by the target host, or by the client if there are several targets.
-    /// Flows of protocols without ports are assigned by the untranslated remote address. Both directions of a session
-    /// have one shard, including sessions of untranslated flows.
+    /// The shard to which the session of a packet belongs. `interface` is the interface on which the packet arrived.
+    /// Flows of inside hosts are assigned by the address or subscriber prefix of the host. Packets to public addresses
+    /// are assigned by the port block. Flows to forwarded ports are assigned by the target host, or by the client if
+    /// there are several targets. Flows of protocols without ports are assigned by the untranslated remote address.
+    /// Both directions of a session have one shard, including sessions of untranslated flows.
     #[inline(always)]
     pub fn shard_of<F: Family>(&self, nat: &Nat<F>, key: &F::Key, interface: u16, outside: bool) -> u16 {
         self.shard_by::<F>(nat, nat.spread.as_ref(), key, interface, outside)
@@ -364,7 +364,7 @@ fn remote<F: Family>(nat: &Nat<F>, key: &F::Key, interface: u16, outside: bool) 
     }
 }
 
-/// Whether NAT translates other addresses to an address.
+/// Whether an address is an outside address of NAT, to which other addresses are translated.
 #[inline(always)]
 fn is_public<F: Family>(nat: &Nat<F>, context: Context, address: F::Address) -> bool {
     nat.pools.owner(context, address).is_some() || nat.rules.proxies_for(context, address)

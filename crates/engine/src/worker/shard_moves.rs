@@ -33,7 +33,7 @@ pub(super) struct Moving<'m> {
     expected: Option<Expected<'m>>,
     /// Packets that are held for the expected shard: packets from rings, and packets from devices.
     held: [VecDeque<Held>; 2],
-    /// For each worker: the round in which it was when the last change was published that all workers must see.
+    /// For each worker: its round at the time when the last change that all workers must see was published.
     rounds: Box<[u64]>,
 }
 

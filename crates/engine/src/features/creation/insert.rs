@@ -26,7 +26,7 @@ use crate::snapshot::StartParameters;
 use crate::snapshot::forwarding::NeighbourReferences;
 use crate::snapshot::marks::of_class;
 
-/// The memory of a session is prefetched while the session this many positions earlier is processed.
+/// Prefetch distance: the memory of a session is prefetched this number of sessions before the session is processed.
 const PREFETCH_DISTANCE: usize = 16;
 
 /// Drop reason if another session already has the reverse key of a new session.

@@ -33,7 +33,7 @@ pub fn divert<F: Family>(
     let passed = lists.was_inspected(slot);
     if let InspectState::Denied(with) = inspect {
         // A packet refreshes the session of a denied flow. As long as packets arrive, the session continues to exist,
-        // and the flow is not decided again.
+        // and the decision for the flow is not made again.
         if session.refreshes(direction) && !layers.flags.has(Flags::ICMP_ERROR) {
             session.track_mut().last_seen = now.stamp();
         }

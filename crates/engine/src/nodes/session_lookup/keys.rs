@@ -172,7 +172,7 @@ fn pass_on<F: Family>(
     lists.hand_over_for(cause, slot, owner, HandOffNote::new(EntryPoint::Session, meta));
 }
 
-/// The reason why a packet arrived at another worker than the one that has its session, so that it must be handed off.
+/// Cause of handing off a packet: the reason why it did not arrive at the worker that has its session.
 fn cause<F: Family>(nat: &Nat<F>, meta: &Meta, key: &F::Key, outside: bool) -> HandOffCause {
     let tuple = F::tuple(key);
     if meta.layers.flags.has(Flags::ICMP_ERROR) {

@@ -130,8 +130,8 @@ pub struct NamedCounter<C> {
 }
 
 impl<C> NamedCounter<C> {
-    /// Sum of the values with this number over several sources. The sum wraps, because a single worker's counter may
-    /// become negative: the worker decrements it if it completes an operation that another worker has started.
+    /// Sum of the values with this number over several sources. The sum wraps, because the counter of a single worker
+    /// may become negative: a worker may complete an operation that another worker has started.
     pub fn value<'c>(&self, sources: impl Iterator<Item = &'c C>, number: usize) -> u64
     where
         C: 'c,
