@@ -168,7 +168,8 @@ fn session_whose_application_is_allowed_again_goes_on() {
     let before = rig.drops("filter-application");
     let sent = played.play(&mut rig, &session[half..]);
     assert_eq!((session.len() - half, before), (sent, rig.drops("filter-application")));
-    // After the rules deny the application again, packets of the session are dropped without another identification.
+    // When the rules deny the application again, packets of the session are dropped; the application need not be
+    // identified again.
     commit(&mut rig, &shape, without_git);
     assert_eq!(0, played.play(&mut rig, &session[half..]));
     assert_eq!(1, rig.live());

@@ -37,8 +37,8 @@ fn counted(rig: &Rig, interface: u16) -> [u64; 4] {
     .map(|counter| counter.get())
 }
 
-/// The bytes of an outer packet without the fields that depend on the flow: source port and checksum of VXLAN, and IPv6 flow
-/// label.
+/// The bytes of an outer packet, with zeros in the fields that depend on the flow: source port and checksum of VXLAN,
+/// and IPv6 flow label.
 fn without_flow(tunnel: &Tunnel, mut frame: Vec<u8>) -> Vec<u8> {
     let network = if frame[14] >> 4 == 4 { 20 } else { 40 };
     if network == 40 {

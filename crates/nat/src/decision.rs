@@ -126,8 +126,8 @@ impl Decision {
         }
     }
 
-    /// Returns this decision with the pool that has taken over the port. The new pool does not count the session,
-    /// because only the previous pool admitted the session.
+    /// Returns this decision with the pool that has taken over the port. Only the previous pool has admitted the
+    /// session, so the new pool does not count it.
     pub fn with_pool(self, pool: PoolIndex) -> Self {
         let flags = self.flags & !Resources::POOL.0;
         Self { pool, flags, ..self }

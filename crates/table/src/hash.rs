@@ -1,6 +1,6 @@
 //! Keyed hashes of flow keys.
 //!
-//! The hash has a secret seed and is not linear, because attackers can choose flow keys. It applies AES rounds to the
+//! Because attackers can choose flow keys, the hash has a secret seed and is not linear. It applies AES rounds to the
 //! tuple. Keys that collide under CRC32 or Toeplitz with any seed are distributed evenly. For one seed, every
 //! little-endian processor computes identical hashes, with or without AES instructions.
 

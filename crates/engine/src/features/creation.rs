@@ -119,7 +119,7 @@ impl<F: Family> RoutedFlow<F> {
         route::egress(self.there).unwrap_or(u16::MAX)
     }
 
-    /// The tuple of a flow with the translated destination.
+    /// The tuple of a flow, in which the destination is replaced by the translated destination.
     #[inline(always)]
     pub fn translated(&self, tuple: &F::Tuple) -> F::Tuple {
         let Some(Target { address, port }) = self.target else {

@@ -242,8 +242,8 @@ pub fn passes<F: Family>(
     }
 }
 
-/// Whether the present filter would create a session for the flow of an existing session without a mark and without a
-/// known application.
+/// Whether the present filter would create a session for the flow of an existing session. The evaluation assumes that
+/// the session has no mark and that its application is unknown.
 pub fn is_tracked<F: Family>(
     snapshot: &Snapshot,
     forwarding: &ForwardingState,

@@ -68,8 +68,8 @@ fn admit_of<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, frame: &[u8]) -> 
 }
 
 /// The hash of a fragmented datagram. Fragments to a multicast group bypass virtual reassembly, so their IP ID is not
-/// part of the hash. A later fragment to a group gets the result of the newest first fragment with the same source and
-/// group.
+/// part of the hash. A later fragment to a group gets the result of the newest first fragment that has the same source
+/// and the same group.
 fn datagram<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, tuple: &F::Tuple) -> u64 {
     let ends = F::Tuple::new(tuple.source(), tuple.destination(), 0, 0, tuple.context());
     let hash = F::hash_one(ctx.hasher, &F::make_key(ends, meta.layers.protocol));

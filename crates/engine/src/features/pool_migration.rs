@@ -29,7 +29,7 @@ pub enum PortOwner {
     Unowned,
 }
 
-/// The owner of the port of a session in a shard, according to a snapshot.
+/// The owner, according to a snapshot, of the port that a session of the shard `shard` uses.
 pub fn port_owner<F: Family>(session: &F::Session, snapshot: &Snapshot, shard: u16) -> PortOwner {
     use sluice_nat::Resources;
     let Some(then) = session.nat().pool() else {

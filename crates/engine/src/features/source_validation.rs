@@ -74,8 +74,8 @@ pub fn rebind<F: Family>(
         .snapshot
         .interface(meta.interface)
         .map(|interface| interface.validation);
-    // Without validation, a forged packet must not rebind a session. A direction is also never bound to the interface of the
-    // other direction, because loose validation would then accept forged packets there.
+    // Without validation, a forged packet must not rebind a session. A direction is also never bound to the interface
+    // of the other direction. Otherwise, loose validation would accept forged packets on this interface.
     let binds = matches!(meta.origin, Origin::Received | Origin::Routed)
         && validation.is_some_and(|validation| validation != SourceValidation::Off)
         && session.bound_interface(direction.opposite()) != meta.interface

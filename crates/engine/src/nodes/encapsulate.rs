@@ -1,5 +1,5 @@
 //! encapsulate: writes the outer header of a tunnel in front of a packet. The underlay router routes the outer packet
-//! like a packet of the gateway.
+//! like a packet that the gateway itself sends.
 
 use sluice_route::Address;
 use sluice_wire::checksum;

@@ -220,8 +220,8 @@ macro_rules! lists {
             pub identified: u128,
             /// Mask of the slots whose packets come from a router's host and match no session.
             pub sessionless: u128,
-            /// Mask of the slots with packets that came over an inter-router link and must still pass the chain of the
-            /// new router.
+            /// Mask of the slots whose packets came over an inter-router link and must still pass the chain of the new
+            /// router.
             pub fresh: u128,
         }
 

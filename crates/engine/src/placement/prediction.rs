@@ -36,10 +36,10 @@ impl Prediction {
     }
 }
 
-/// Predicts the performance of a placement on a machine with a clock of `hz` cycles per second.
+/// Predicts the performance of a placement on a machine whose clock runs at `hz` cycles per second.
 ///
-/// The cycles of a worker per offered packet are the costs of its parts, weighted by its fraction of the packets, plus
-/// the costs of its hand-overs. The maximum rate is reached when the cycles of the busiest worker add up to `hz`.
+/// A worker needs, per offered packet, the cycles of its parts, weighted by its fraction of the packets, and the cycles
+/// of its hand-overs. The maximum rate is reached when the cycles of the busiest worker add up to `hz`.
 ///
 /// With assistance, receiving workers take over the fraction of sessions that balances their load with the load of the session workers.
 pub fn predict(placement: &Placement, costs: &Costs, topology: &Topology, load: &Load, hz: f64) -> Prediction {
@@ -284,7 +284,8 @@ mod tests {
             busiest: 1.0,
             ..Load::even(16)
         };
-        // Four workers are not faster than one, because the busiest shard limits the rate. In a pipeline, its worker has fewer parts.
+        // Because the busiest shard limits the rate, four workers are only as fast as one. In a pipeline, the worker of
+        // this shard has fewer parts.
         assert_eq!(rate(&all(1), &costs, &load), rate(&all(4), &costs, &load));
         let pipeline = Placement::new([vec![0], vec![0], vec![1], vec![2]]).unwrap();
         assert!(rate(&pipeline, &costs, &load) > 1.5 * rate(&all(4), &costs, &load));

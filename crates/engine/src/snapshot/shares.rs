@@ -24,7 +24,7 @@ use demand_history::DemandHistory;
 /// Default weight of routers and interfaces.
 pub const WEIGHT: u8 = 10;
 
-/// Entry number of an interface without an entry.
+/// Entry number that marks an interface without an entry.
 const NONE: u16 = u16::MAX;
 
 /// Rate limits in packets and bits, for all workers together. Frames are counted from their Ethernet header to the end

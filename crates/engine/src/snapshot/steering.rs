@@ -346,7 +346,8 @@ impl Steering {
     }
 }
 
-/// The remote address of a flow without ports. An interface with both inside and outside hosts counts as outside.
+/// The remote address of a flow whose protocol has no ports. An interface that has both inside and outside hosts counts
+/// as outside.
 #[cold]
 fn remote<F: Family>(nat: &Nat<F>, key: &F::Key, interface: u16, outside: bool) -> F::Address {
     let tuple = F::tuple(key);

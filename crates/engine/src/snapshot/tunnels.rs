@@ -278,7 +278,7 @@ impl Tunnels {
         bucket.is_some_and(|bucket| bucket.take(now.nanoseconds))
     }
 
-    /// The MTU of an interface with the configured MTU `mtu`. For a tunnel, the path MTU may require a lower result.
+    /// The MTU of an interface. `mtu` is its configured MTU; for a tunnel, the path MTU may require a lower result.
     #[inline]
     pub fn mtu(&self, number: u16, mtu: u16, now: Now) -> u16 {
         match self.of_interface.get(usize::from(number)) {

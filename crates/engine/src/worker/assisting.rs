@@ -218,8 +218,8 @@ impl<'m> Worker<'m> {
         shared.answer(self.parts.own, accepted);
     }
 
-    /// Whether pool migration is complete for the newest snapshot. If not, no shard moves, because a moving shard would
-    /// miss the migration.
+    /// Whether pool migration is complete for the newest snapshot. Until then, no shard moves, because a moving shard
+    /// would miss the migration.
     fn is_migration_complete(&mut self) -> bool {
         let generation = self.snapshot.load().leases.generation;
         !self.parts.migrating.is_under_way() && self.parts.migrating.generation() == generation

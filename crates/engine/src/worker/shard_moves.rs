@@ -332,7 +332,7 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Whether all packets of the shard that waited in this worker before the release are processed.
+    /// Whether all packets of the shard that waited in this worker before the release have been processed.
     fn is_backlog_done(&mut self) -> bool {
         let queued = self.assisting.as_ref().map_or(0, |work| work.queue.len());
         let releasing = self.moving.releasing.as_mut();

@@ -112,8 +112,8 @@ impl<A: Address> ValidPool<A> {
         }
     }
 
-    /// Shard of an address in a pool that preserves ports: addresses are assigned to shards round-robin. `None` if
-    /// ports are distributed individually or by the NIC's RSS hash.
+    /// Shard to which an address belongs if the pool preserves ports. Addresses are then assigned to shards
+    /// round-robin. `None` if ports are distributed individually or by the NIC's RSS hash.
     #[inline(always)]
     pub(super) fn turn(&self, shards: Shards, address: A) -> Option<u32> {
         let is_round_robin = self.selection == PortSelection::Preserve && !self.is_wide(shards);

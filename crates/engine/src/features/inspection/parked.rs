@@ -132,7 +132,7 @@ impl ParkedPackets {
     }
 
     /// Releases the ticket of a packet in the current burst and returns the packet's slot. If the packet is already
-    /// parked, returns `None` without an effect.
+    /// parked, does nothing and returns `None`.
     pub fn take_from_burst(&mut self, ticket: u32) -> Option<BufferIndex> {
         let slot = self.in_burst(ticket)?;
         self.clear(ticket);

@@ -178,7 +178,7 @@ impl Reassembly {
             .map(|place| place as u32)
     }
 
-    /// Adds a fragment of a session in a shard.
+    /// Adds a fragment that belongs to a session of the shard `shard`.
     pub fn place(&mut self, key: &DatagramKey, shard: u16, piece: FragmentSpan<'_>, now: u64) -> FragmentOutcome {
         let tag = key.hash(&self.hasher) | 1;
         let known = self.find(key, tag);

@@ -82,8 +82,8 @@ pub(super) fn receive_arp(
     }
 }
 
-/// Processes an ARP message in which a terminal of a site requests the gateway's MAC. The message does not change the
-/// neighbour table, because the lease of the terminal determines its MAC.
+/// Processes an ARP message in which a terminal of a site requests the gateway's MAC. The neighbour table is not
+/// changed by the message: the MAC of a terminal is taken from its lease.
 pub(super) fn receive_terminal_arp(
     slot: BufferIndex,
     meta: &Meta,
@@ -148,7 +148,7 @@ fn answers_for(interface: &Interface, snapshot: &Snapshot, address: u32) -> bool
         || interface.outside && interface.link.is_on_link(plain) && (proxies_for(interface, snapshot, address) || own())
 }
 
-/// The virtual MAC of the site with the requested public address.
+/// The virtual MAC of the site that has the requested public address.
 fn own_mac(snapshot: &Snapshot, meta: &Meta, interface: &Interface, address: u32) -> Option<[u8; 6]> {
     let sites = snapshot
         .sites

@@ -154,7 +154,7 @@ impl<C> NamedCounter<C> {
         })
     }
 
-    /// Row of the tables of counters in documents: name, kind, unit with the label, and help text.
+    /// Row for the counter in the tables of documents. The columns are name, kind, unit and label, and help text.
     pub fn document_row(&self) -> String {
         let unit = self.unit.name();
         let unit = self

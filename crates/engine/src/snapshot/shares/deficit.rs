@@ -28,8 +28,8 @@ pub struct Distribution {
     /// Number of units (fixed point) that a claimant of weight 1 was entitled to so far. A claimant that was absent for
     /// some time also gets its share of the units that were distributed in this time.
     clock: u64,
-    /// Units that were available but not taken, because no claimant was entitled to a whole unit. A negative value
-    /// counts units that claimants took from their credit although no units were available.
+    /// Units that remained available, because no claimant was entitled to a whole unit. A negative value counts units
+    /// that claimants took from their credit although no units were available.
     remaining: i64,
 }
 
