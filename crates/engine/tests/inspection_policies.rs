@@ -1,5 +1,5 @@
-//! Tests of the policies for packets that can't be inspected, and of the overload actions by class. Every packet must
-//! be counted.
+//! Tests of the policies for packets that can't be inspected, and of the overload actions of each class. Every packet
+//! must be counted.
 
 use std::net::SocketAddrV4;
 

@@ -85,7 +85,8 @@ impl Shards {
         self.count.trailing_zeros()
     }
 
-    /// The shard that owns an outside address and port. Each of S shards owns 1/S of the blocks of each address.
+    /// The shard that owns an outside address and port. If there are S shards, each shard owns 1/S of the blocks of
+    /// every address.
     #[inline(always)]
     pub fn shard_of<A: Address>(self, address: A, port: u16) -> u32 {
         self.shard_of_unit(address, u32::from(port) / BLOCK)

@@ -221,8 +221,8 @@ impl Wheel {
         starts.min()
     }
 
-    /// Time span for a tick after the current tick: in the finest level that covers this tick, or else the last time
-    /// span.
+    /// Time span for a tick after the current tick. The time span is in the finest level that covers this tick; if no
+    /// level covers it, the result is the last time span.
     fn span(&self, due: Tick) -> Span {
         for level in 0..LEVELS {
             let shift = BITS * level as u32;

@@ -49,7 +49,7 @@ pub struct OwnerState {
     pub quotas: Option<u32>,
     /// Fragmented datagrams in virtual reassembly.
     pub datagrams: VirtualReassembly,
-    /// Times of the next and of the last router advertisement of each interface, in nanoseconds.
+    /// For each interface: time of the next router advertisement, and time of the last one, in nanoseconds.
     pub advertise_at: Vec<(u64, Option<u64>)>,
     /// State of the announcements of the gateway's addresses.
     pub announcements: Announcements,

@@ -41,7 +41,7 @@ pub struct PendingSyns {
     /// Hashes of parked SYNs, for the detection of retransmissions. A later SYN may overwrite an entry, so the detection is not
     /// reliable.
     seen: Box<[u64]>,
-    /// Number of parked SYNs by shard.
+    /// Number of parked SYNs for each shard.
     counts: Box<[u32]>,
     /// Maximum number of parked SYNs of a shard.
     max: u32,

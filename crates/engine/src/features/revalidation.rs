@@ -17,8 +17,8 @@ use crate::session::family::{Family, Session};
 use crate::snapshot::Snapshot;
 use crate::snapshot::forwarding::ForwardingState;
 
-/// Whether a session is unaffected by all changes since the decision for it was made. The result `true` is exact;
-/// `false` may be a false negative.
+/// Whether none of the changes since the decision for a session was made affects the session. The result `true` is
+/// exact; `false` may be wrong.
 #[inline(always)]
 pub fn is_unaffected<F: Family>(session: &F::Session, snapshot: &Snapshot) -> bool {
     let generations = snapshot.generation.wrapping_sub(session.generation());

@@ -80,7 +80,7 @@ pub trait PacketIo: Send {
     /// number other than 0 indicates a bug of the caller; tests assert 0.
     fn end(&mut self) -> usize;
 
-    /// Numbers of frames that `receive` has refused on a port since the start, by reason: `(reason, count)`.
+    /// For each reason: number of frames that `receive` has refused on a port since the start, as `(reason, count)`.
     fn refused(&self, port: PortIndex) -> &[(ReceiveError, u64)];
 
     /// Attaches or detaches the device of a port. Later calls use the new device, if there is one. A port without a

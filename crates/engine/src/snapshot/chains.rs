@@ -117,8 +117,8 @@ struct WorkerTally {
     bytes: Counter,
 }
 
-/// Tally: counter of a step's packets and of the bytes of their frames. Each worker writes a separate part of the
-/// counter.
+/// Tally: counts the packets of a step, and the bytes in the frames of these packets. Each worker writes a separate
+/// part of the tally.
 #[derive(Debug)]
 pub struct Tally(Box<[WorkerTally]>);
 

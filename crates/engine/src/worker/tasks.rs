@@ -27,7 +27,7 @@ impl Worker<'_> {
             return;
         }
         let tasks = std::mem::take(&mut self.parts.lists.tasks);
-        // The memory of the copies is reused, so it is put back after the copies were sent.
+        // The list of copies is put back after the copies were sent, so that its memory is reused.
         let mut copies = std::mem::replace(&mut self.parts.lists.copies, Copies::NONE);
         let snapshot = self.snapshot.load();
         let BurstState {

@@ -21,7 +21,7 @@ pub struct Subscriber<A> {
     context: Context,
     /// Number of sessions.
     pub(super) sessions: u32,
-    /// Number of outside ports in use, by class.
+    /// Number of outside ports in use, for each class.
     pub(super) ports: [u32; 3],
     /// Record number of the subscriber's first block, plus one. In a free record: number of the next free record, plus
     /// one.
@@ -75,7 +75,7 @@ impl<A: Address> Subscriber<A> {
         self.sessions
     }
 
-    /// Number of outside ports in use, by class.
+    /// Number of outside ports in use, for each class.
     pub fn ports(&self) -> [u32; 3] {
         self.ports
     }
@@ -115,7 +115,7 @@ pub struct SubscriberBlock<A> {
     /// one.
     pub(super) next: u32,
     first: u16,
-    /// Number of ports in use, by class.
+    /// Number of ports in use, for each class.
     pub(super) used: [u16; 3],
 }
 
@@ -146,7 +146,7 @@ impl<A: Address> SubscriberBlock<A> {
         }
     }
 
-    /// Number of ports in use, by class.
+    /// Number of ports in use, for each class.
     pub fn used(&self) -> [u16; 3] {
         self.used
     }

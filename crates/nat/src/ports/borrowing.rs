@@ -99,7 +99,7 @@ impl<A: Address> Region<A> {
         (first..to).chain(from..first).step_by(unit).find_map(claim)
     }
 
-    /// Stores the free ports of a claimed block, by class.
+    /// Stores the free ports of a claimed block, for each class.
     pub(super) fn set_shared(
         &self,
         memory: &mut [u64],

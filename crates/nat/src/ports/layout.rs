@@ -131,7 +131,7 @@ impl<A: Address> Layout<A> {
 pub(super) struct Region<A> {
     pub(super) pool: ValidPool<A>,
     pub(super) geometry: Geometry,
-    /// Memory index of the region's first word. The first words are the numbers of allocated ports by class.
+    /// Memory index of the region's first word. The first words contain the number of allocated ports of each class.
     pub(super) start: usize,
 }
 

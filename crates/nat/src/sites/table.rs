@@ -161,7 +161,7 @@ pub type Network = (Context, u32, u32);
 #[derive(Debug)]
 pub(super) struct Owners {
     pub network: Network,
-    /// For each address: number of the site that owns the address or owned it last, plus 1.
+    /// For each address: the number of a site plus 1. The site is the owner of the address, or was its last owner.
     pub sites: Box<[AtomicU32]>,
 }
 

@@ -20,9 +20,9 @@ pub struct Arena<T> {
     appending: Mutex<()>,
 }
 
-// SAFETY: only the thread that holds `appending` writes a value, and only before `len` permits reads of the value. The
-// store and the load of `len` order the write before the reads. So threads share values (`T: Sync`), and one thread may
-// drop values of another thread (`T: Send`).
+// SAFETY: a value is written only by the thread that holds `appending`, and only as long as `len` does not yet permit
+// reads of the value. The store and the load of `len` order the write before the reads. So threads share values (`T:
+// Sync`), and one thread may drop values of another thread (`T: Send`).
 unsafe impl<T: Send + Sync> Sync for Arena<T> {}
 
 fn empty<T>(places: usize) -> impl Iterator<Item = Cell<MaybeUninit<T>>> {

@@ -31,7 +31,7 @@ fn place<A: Address>(prefix: A, length: u8) -> ((A, u8), u32) {
     )
 }
 
-/// Number of the prefix that consists of the first `bits` bits of an address's byte at `depth`.
+/// Number of a prefix in its group. The prefix consists of the first `bits` bits of the byte at `depth` in the address.
 #[inline]
 fn number<A: Address>(address: A, depth: u8, bits: u8) -> u32 {
     1 << bits | (address.byte(depth.into()) >> (8 - bits)) as u32

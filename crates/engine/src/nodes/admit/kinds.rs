@@ -66,8 +66,8 @@ pub(super) fn part_of(parts: &mut ArrayVec<Part, BURST_SIZE>, shares: &Shares, i
     place as u8
 }
 
-/// Frames of a burst, grouped by their VLAN tags into kinds, so that refusing a frame costs few cycles. The arrays are
-/// indexed by kind, including [`NO_SHARE`].
+/// Frames of a burst. Frames with equal VLAN tags form a kind, so that few cycles are needed to refuse a frame. The
+/// arrays are indexed by kind, including [`NO_SHARE`].
 pub(super) struct Kinds {
     /// Cache that maps tags to kinds.
     known: [(u64, u8); 16],
