@@ -5,8 +5,8 @@
 ///
 /// A node is a file in this folder. Each node's file contains the declaration [`declaration::Node`] as `NODE`, and a
 /// function with the name of the file. The kind `list` gives the node one list of packets; `by_family` gives the node
-/// one list for each address family, and the node runs once for each list. An `inline` node has no list, because other
-/// nodes do its work. To add a node, add its file and its line in this table.
+/// one list for each address family, and the node runs once for each list. An `inline` node has no list: its functions
+/// are called by other nodes. To add a node, add its file and its line in this table.
 macro_rules! node_table {
     ($receiver:ident) => {
         $receiver! {

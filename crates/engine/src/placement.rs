@@ -1,5 +1,5 @@
-//! Placement of packet processing on workers, and prediction of its packet rate, for run-to-completion and for
-//! pipelines.
+//! Placement of packet processing on workers, and prediction of the packet rate of a placement. Both cover
+//! run-to-completion and pipelines.
 //!
 //! A packet passes through four [`Part`]s. A [`Placement`] lists the workers of each part. If adjacent parts have the
 //! same workers, each worker runs both parts to completion; otherwise packets are handed over. [`predict`] computes the
@@ -84,7 +84,8 @@ impl Placement {
     }
 
     /// Returns this placement with assistance: workers that receive and parse take over sessions from overloaded
-    /// session workers. `None` if receiving and session processing share workers, or if other workers transmit.
+    /// session workers. `None` if a worker both receives and processes sessions, or if workers other than these two
+    /// kinds transmit.
     pub fn with_assist(&self) -> Option<Self> {
         let [receive, parse, session, transmit] = &self.workers;
         let are_split = receive == parse && session.iter().all(|core| !receive.contains(core));
@@ -190,7 +191,7 @@ pub fn list(numbers: &[Core]) -> String {
     text.collect::<Vec<_>>().join(",")
 }
 
-/// Cycles for handing a packet to another worker, and for taking it there.
+/// Cycles for handing a packet to another worker: for the sending worker, and for the receiving worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HandOver {
     /// Cycles of the worker that hands over the packet.
@@ -204,13 +205,14 @@ pub struct HandOver {
 pub struct Costs {
     /// Cost of each part, in the order of [`Part::ALL`].
     pub parts: [f64; 4],
-    /// Costs of a hand-over by distance, in the order of [`Distance::ALL`].
+    /// Costs of a hand-over for each distance between the two workers, in the order of [`Distance::ALL`].
     pub hand_overs: [HandOver; 4],
-    /// Additional costs of a hand-over by the part that follows it, in the order of [`Part::ALL`]. Before `parse`, the
-    /// sender hashes the addresses. Before `session`, the sender determines the shard. The receiver may have to read
-    /// the headers again.
+    /// Additional costs of a hand-over, for each part with which the receiver continues, in the order of [`Part::ALL`].
+    /// Before `parse`, the sender hashes the addresses. Before `session`, the sender determines the shard. The receiver
+    /// may have to read the headers again.
     pub next: [HandOver; 4],
-    /// Cost of receiving into a buffer that another worker used last, by distance in the order of [`Distance::ALL`].
+    /// Cost of receiving into a buffer that another worker used last, for each distance to that worker, in the order of
+    /// [`Distance::ALL`].
     pub back: [f64; 4],
 }
 

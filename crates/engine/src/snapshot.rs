@@ -129,7 +129,8 @@ pub struct Snapshot {
     pub probes: Arc<Probes>,
     /// Source-based routing tables. The tables are numbered after the routers.
     pub sources: Arc<SourceTables>,
-    /// Whether outside hosts may connect to an inside host's own address if a source rule translates that address.
+    /// Whether outside hosts may connect to the untranslated address of an inside host although a source rule
+    /// translates this address in outbound flows.
     pub passes_untranslated: bool,
     /// Marks of sessions; `None` until rules set marks. The control plane creates the table of marks.
     pub marks: Option<Arc<Marks>>,
@@ -244,7 +245,8 @@ impl Snapshot {
         }
     }
 
-    /// The interface that receives a port's frames with these tags. Frames with only priority tags count as untagged (IEEE 802.1Q, 6.9).
+    /// The interface that receives the frames of a port if they have these tags. Frames with only priority tags count
+    /// as untagged (IEEE 802.1Q, 6.9).
     #[inline]
     pub fn tagged(&self, port: PortIndex, tags: &[Option<Tag>; 2]) -> Option<u16> {
         match tags.iter().flatten().all(|tag| tag.is_priority()) {
@@ -271,14 +273,14 @@ impl Snapshot {
         bucket.is_some_and(|bucket| bucket.take(now.nanoseconds))
     }
 
-    /// The interface that receives a port's frames with the given tags. The tags are encoded as the word of
-    /// [`VlanTable::find_word`].
+    /// The interface that receives the frames of a port if they have the given tags. The tags are encoded as the word
+    /// of [`VlanTable::find_word`].
     #[inline(always)]
     pub fn tagged_by(&self, port: PortIndex, word: u64) -> Option<u16> {
         self.tagged.find_word(port, word)
     }
 
-    /// The worker that transmits on a port instead of the worker `own`; `None` if the worker `own` itself transmits.
+    /// The worker that transmits on a port in place of the worker `own`; `None` if `own` itself transmits there.
     #[inline(always)]
     pub fn sender(&self, port: PortIndex, own: WorkerIndex) -> Option<WorkerIndex> {
         let senders = self.senders.get(port as usize)?;
@@ -314,7 +316,8 @@ impl Snapshot {
     }
 
     /// The context of a packet's flow. If a terminal of a site sent the packet, the result is the site's context.
-    /// Otherwise the result is the interface's context, which includes the tags on a bridge.
+    /// Otherwise the result is the interface's context. If the interface belongs to a bridge, the context also depends
+    /// on the tags of the frame.
     #[inline(always)]
     pub fn context(&self, meta: &Meta, frame: &[u8]) -> Context {
         // A hairpinned packet is treated like a packet from outside.

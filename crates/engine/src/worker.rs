@@ -84,7 +84,7 @@ pub struct Worker<'m> {
     next_shard: usize,
     /// Whether more sessions of a shard have expired than one round can end.
     has_expiry_backlog: bool,
-    /// Whether this round serves the same shard as the previous round.
+    /// Whether this round runs the timers of the same shard as the previous round.
     is_same_shard: bool,
     tracer: Option<Box<Tracer>>,
     tap: Option<Box<Tap>>,
@@ -102,7 +102,8 @@ pub struct Worker<'m> {
     moving: Moving<'m>,
     /// State for taking over shards from other workers; `None` if the worker does not assist.
     assisting: Option<Box<Assisting>>,
-    /// Number of packets in consecutive full bursts from devices: a lower bound of the number of packets that waited there.
+    /// Number of packets that the latest consecutive full bursts from devices contained. At least this number of
+    /// packets has waited in the devices.
     behind: u64,
     /// Fair division of received packets among routers.
     receiving: SideState,
@@ -290,7 +291,7 @@ impl<'m> Worker<'m> {
         packets
     }
 
-    /// Releases all references that would delay the freeing of memory while the worker sleeps.
+    /// Releases all references because of which memory could not be freed while the worker sleeps.
     pub fn sleep(&mut self) {
         self.snapshot.offline();
         self.quiescence.offline(self.parts.own as usize);

@@ -1,5 +1,5 @@
-//! Tests of bridges between an untagged interface and a VLAN, as in an access switch. Frames leave the trunk tagged;
-//! tagged frames that arrive on the trunk leave the access port untagged.
+//! Tests of bridges between an untagged interface and a VLAN, as in an access switch. Frames that leave through the
+//! trunk are tagged. Tagged frames that arrive on the trunk leave the access port without tags.
 
 use std::net::Ipv4Addr;
 
@@ -14,8 +14,7 @@ use sluice_testkit::strategy;
 use sluice_wire::Checksums;
 use sluice_wire::vlan::Tag;
 
-/// The interfaces of the trunk: one interface is bridged with the untagged port, the other interface belongs to a
-/// router.
+/// The two interfaces on the trunk. One is bridged with the untagged port; the other belongs to a router.
 const SITE: u16 = 2;
 const ROUTED: u16 = 3;
 
@@ -49,7 +48,7 @@ fn join(interfaces: &mut [Interface], one: u16, other: u16) {
     }
 }
 
-/// An access port, and a trunk. The trunk frames of the port's site have the tags `tags`.
+/// An access port and a trunk. On the trunk, frames of the access port's site have the tags `tags`.
 fn switch(interfaces: &mut Vec<Interface>, tags: Vec<Tag>) {
     interfaces.push(vlan(SITE, OUTSIDE, tags));
     join(interfaces, INSIDE, SITE);
@@ -427,7 +426,8 @@ proptest! {
             let at = place.index(bytes.len());
             bytes[at] ^= bits;
             if is_priority_tagged(&bytes) {
-                // The tag is removed: priority_tag_is_taken_off_and_its_priority_goes_into_the_tags_of_the_trunk.
+                // The tag is removed; see the test
+                // priority_tag_is_taken_off_and_its_priority_goes_into_the_tags_of_the_trunk.
                 continue;
             }
             let sent = rig.send(INSIDE, &bytes);

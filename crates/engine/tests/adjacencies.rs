@@ -206,7 +206,7 @@ fn nowhere_else() -> Vec<Route> {
     vec![route("0.0.0.0", 0, Via::Refused(DropKind::Unreachable))]
 }
 
-/// Opens a session that has only a learned route. Returns its first packet, its public address, and its answer.
+/// Opens a session whose only route is a learned one. Returns its first packet, its public address, and an answer.
 fn opened() -> (Rig, Frame, SocketAddrV4, Frame) {
     let mut rig = rig(nowhere_else());
     learned(&mut rig, "198.51.100.0", 24, Some(11));
@@ -246,8 +246,8 @@ fn sessions_follow_learned_routes_and_only_those_concerned_are_decided_again() {
         assert_eq!([now, 11], [near, far].map(|to| sent(&mut rig, to)));
         assert_eq!(1, revised(&rig) - before);
     }
-    // Changes are recorded for a limited time. A session without packets for longer than this time is revalidated, and
-    // is not changed.
+    // Changes are recorded only for a limited time. If a session had no packets for longer than this time, it is
+    // revalidated, but the result is unchanged.
     learned(&mut rig, "198.51.100.0", 24, Some(12));
     for gateway in (0..40).map(|round| 12 + round % 2) {
         learned(&mut rig, "192.0.2.0", 24, Some(gateway));
@@ -338,7 +338,7 @@ fn answers_without_a_route_for_the_moment_are_dropped_by_name_and_find_their_hos
     assert!(rig.plane.set_link(INSIDE, false));
     follow(&mut rig);
     for round in 1..3 {
-        // The remote host may get an ICMP error, but not from an inside source address.
+        // The remote host may get an ICMP error, but the source of the error must not be an inside address.
         for sent in rig.router_sends(&answer) {
             assert_eq!((OUTSIDE, 1), (sent.port, sent.frame[23]));
         }

@@ -1,6 +1,6 @@
 //! Tests that a worker allocates no memory. Every allocation of the thread within `Worker::round` is counted.
-//! Allocations of the in-memory devices are not counted: these devices allocate a buffer for each frame, while a driver
-//! uses its pool.
+//! Allocations of the in-memory devices are not counted: these devices allocate a buffer for each frame, whereas a
+//! driver takes buffers from a pool.
 
 mod inspected;
 mod rig;
@@ -260,8 +260,8 @@ fn listing_and_clearing_allocate_nothing_in_the_worker() {
     assert_eq!(0, rig.live());
 }
 
-/// A filter with a logging rule, a rate limit, rules that match, rules that don't match, and a default action that
-/// rejects.
+/// A filter that contains a logging rule, a rate limit, rules that match and rules that don't match. Its default action
+/// rejects packets.
 fn filtered(snapshot: &mut sluice_engine::snapshot::Snapshot, sessions: bool, kind: sluice_filter::MatcherKind) {
     use sluice_filter::{Action, CompiledRule, Counters, Field, Filters, RejectKind, Rule, Settings, Verdict};
     let to_port = |action, port| CompiledRule {
@@ -534,7 +534,7 @@ fn rules_that_give_way_to_others_are_neither_made_nor_freed_in_the_worker() {
         rig.sent();
         freed += measure(|| rig.plane.collect()).bytes_current;
     }
-    // The control thread has freed the memory.
+    // The memory was freed by the control thread, not by the worker.
     assert!(freed < 0, "{freed}");
     let reopened = rig.plane.counters()[0].inspection.reopened.get();
     assert!(reopened > 0);
@@ -598,7 +598,7 @@ fn packets_of_sites_allocate_nothing() {
         };
         writer.add_terminal(&terminal).unwrap();
     }
-    // The frames are two terminals with one source port, an unknown terminal, DHCP, and ARP for the gateway.
+    // Frames of two terminals with the same source port and of an unknown terminal, DHCP, and ARP for the gateway.
     let udp = |from: &str, to: &str| packet::udp4(from, to).macs(HOST_MAC, INSIDE_MAC).build();
     let frames = [
         udp("192.168.1.10:5000", "198.51.100.7:53"),

@@ -127,8 +127,8 @@ fn arp_is_answered_for_what_is_reached_by_another_interface_and_nothing_else() {
     let expected = packet::arp_reply(INSIDE_MAC, "198.51.100.7", HOST_MAC, "192.168.1.10");
     assert_eq!(expected, sent[0].frame);
     assert_eq!(1, rig.plane.counters()[0].answered_as_proxy.get());
-    // The gateway sends no answer for a host on the link itself, a rejected route, no route, the unspecified address, a
-    // multicast group, and an ARP probe.
+    // The gateway sends no answer if the target is on the link itself, has a rejecting route or no route, is the
+    // unspecified address, or is a multicast group. It doesn't answer ARP probes either.
     for (sender, target) in [
         ("192.168.1.10", "192.168.1.77"),
         ("192.168.1.10", "172.16.3.4"),

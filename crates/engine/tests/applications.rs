@@ -1,5 +1,5 @@
-//! Tests of application identification of sessions by their first packets. The result stays with the session even if later
-//! packets differ.
+//! Tests of application identification of sessions by their first packets. The session keeps the result even if later
+//! packets belong to another protocol.
 
 use crate::applied::captured;
 use crate::applied::{CAPACITY, Played, by_itself, capture, plan, seek, sessions};
@@ -336,7 +336,6 @@ fn session_that_comes_back_is_looked_at_on_both_its_ways() {
         "{:?}",
         rig.all_drops()
     );
-    // There are three sessions: the session of the callee, the session of the caller, and the hairpinned session of the
-    // caller.
+    // There are three sessions: one of the callee, one of the caller, and the hairpinned one of the caller.
     assert_eq!((3, 3), (result(&rig, "opened"), pending(&rig)));
 }

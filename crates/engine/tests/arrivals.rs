@@ -314,7 +314,7 @@ fn answers_leave_by_the_uplink_that_their_connection_came_in_by() {
             assert_eq!(address, rig::flow(&sent[0].frame).0.to_string());
         };
         leaves(&mut rig);
-        // Commits that don't change rules and routes don't move the session.
+        // If a commit changes neither rules nor routes, the session keeps its uplink.
         let before = rig.live();
         for _ in 0..2 {
             let (snapshot, routes) = snapshot(&uplinks());

@@ -165,8 +165,8 @@ impl Traffic {
         self.came.push(frame);
     }
 
-    /// Injects frames, and runs workers in random order; a session worker runs `slow` times less often than an I/O
-    /// worker. The clock advances by some microseconds at the end.
+    /// Injects frames, and runs workers in random order. An I/O worker runs `slow` times as often as a session worker.
+    /// The clock advances by some microseconds at the end.
     fn step(&mut self, frames: usize, slow: usize) {
         for _ in 0..frames {
             let number = self.dice.roll(HOSTS.into()) as u8;
@@ -320,7 +320,7 @@ fn worker_that_stands_still_delays_what_is_its_and_loses_nothing() {
     for (seed, roles) in (0..).zip(ROLES) {
         let mut traffic = Traffic::new(seed, roles);
         let still = usize::from(roles.io);
-        // There must be enough traffic for an assistance request to the worker that doesn't run.
+        // There must be so much traffic that an I/O worker requests a shard from the worker that doesn't run.
         while traffic.under_way() < 600 {
             traffic.step(40, 24);
         }
@@ -437,7 +437,7 @@ fn cycles() -> u64 {
 
 #[test]
 fn slice_ends_the_work_on_lent_shards_and_the_worker_receives_again() {
-    // A burst of any size reads the counter several times, so each burst takes a whole time slice.
+    // Every burst reads the counter several times, and thus uses up a whole time slice with these settings.
     let settings = Settings {
         threshold: THRESHOLD,
         slice: 50,

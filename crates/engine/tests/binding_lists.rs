@@ -58,7 +58,8 @@ fn opened(hosts: u16, flows: u16, workers: usize) -> Rig {
     rig
 }
 
-/// Passes every part of the list of every worker to `part`. The function `memory` allocates the memory for each part.
+/// Requests the list from every worker, and passes each part of it to `part`. The function `memory` allocates the
+/// memory for each part.
 fn list(rig: &mut Rig, filter: BindingFilter, memory: impl Fn() -> BindingList, mut part: impl FnMut(BindingList)) {
     for worker in 0..rig.workers.len() {
         let mut cursor = Some(Cursor::default());

@@ -187,9 +187,9 @@ fn kinds() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// Two hosts on one interface of the bridge have their router on the peer interface, so each packet crosses the bridge
-/// twice. A forged packet from the router's interface with the client's address does not become part of the client's
-/// stream.
+/// Two hosts are behind one interface of the bridge, and their router is behind the other, so each packet crosses the
+/// bridge twice. A forged packet that has the client's address but arrives on the router's interface does not become
+/// part of the client's stream.
 #[test]
 fn frames_of_a_flow_from_the_other_side_are_another_flow() {
     let mut rig = Rig::new(plan());
@@ -465,7 +465,7 @@ fn connection_in_its_midst_is_inspected_from_there_or_not_as_its_policy_says() {
         assert_eq!(vec![frame.clone()], over(&mut rig, INSIDE, frame));
     }
     assert_eq!(2, uninspected(&rig));
-    // If inspection has not seen the SYN, the sender of a SYN-ACK is not treated as the client.
+    // Even if inspection has not seen the SYN, it does not treat the sender of the SYN-ACK as the client.
     let answer = frame(SERVER, CLIENT).flags(flag::SYN | flag::ACK).build();
     let mut rig = Rig::new(plan());
     assert_eq!(1, over(&mut rig, OUTSIDE, &answer).len());

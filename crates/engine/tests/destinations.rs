@@ -34,7 +34,7 @@ fn rule(interface: u16, protocol: u8, port: u16, action: DestinationAction<u32>)
     }
 }
 
-/// The gateway has several workers. If a flow is assigned to a wrong shard, its session is therefore not found.
+/// The gateway has several workers, so a flow that is assigned to a wrong shard doesn't find its session.
 fn plan(forwards: Vec<DestinationRule<u32>>) -> Plan {
     Plan {
         workers: 3,
@@ -139,7 +139,7 @@ fn other_interfaces_and_rules_of_an_address_are_not_the_rules_of_any() {
     assert_eq!((INSIDE, remote, socket("192.168.1.10:99")), only(&rig, &sent));
     let sent = rig.router_sends(&packet::udp4(remote, "203.0.113.78:808"));
     assert_eq!((INSIDE, remote, socket("192.168.1.10:80")), only(&rig, &sent));
-    // The rule does not redirect a packet from inside to this port of another host.
+    // If a packet from inside is addressed to this port of another host, the rule does not redirect it.
     let sent = rig.host_sends(&packet::udp4("192.168.1.10:5000", "198.51.100.7:808"));
     let (port, source, destination) = only(&rig, &sent);
     assert_eq!((OUTSIDE, socket("198.51.100.7:808")), (port, destination));
@@ -487,7 +487,7 @@ fn flow_that_the_host_begins_is_translated_where_a_rule_of_its_own_says_so() {
         let more = packet::tcp4(own, remote).flags(flag::ACK).numbers(2, 10);
         let sent = own_sends(&mut rig, OUTSIDE, &more);
         assert_eq!((OUTSIDE, outside, remote), only(&rig, &sent));
-        // DNS queries are redirected to the inside resolver, independent of the interface through which the host sends them.
+        // DNS queries are redirected to the inside resolver, whichever interface the host uses to send them.
         let (own, queried) = (SocketAddrV4::new(OWN.parse().unwrap(), port), socket("8.8.8.8:53"));
         let sent = own_sends(&mut rig, OUTSIDE, &packet::udp4(own, queried));
         assert_eq!((INSIDE, own, socket("192.168.1.10:5353")), only(&rig, &sent));

@@ -22,7 +22,7 @@ fn host() -> Ipv4Addr {
     HOST.parse().unwrap()
 }
 
-/// A packet of each kind of flow from inside, in its untranslated and in its translated form.
+/// For each kind of flow from inside: a packet in its untranslated and in its translated form.
 fn flows(public: SocketAddrV4) -> [(Frame, Frame); 3] {
     [
         (

@@ -216,7 +216,7 @@ fn who_refused_a_connection_may_not_open_it_itself() {
 
 #[test]
 fn filter_by_session_finds_both_directions_on_any_worker() {
-    // Both hosts are behind inside interfaces, so only their addresses determine the shard.
+    // Both hosts are behind inside interfaces, so the shard depends only on their addresses.
     for workers in [1, 2] {
         let mut rig = Rig::new(Plan {
             translate: false,

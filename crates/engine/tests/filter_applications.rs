@@ -88,7 +88,7 @@ fn session_of_a_denied_application_is_dropped_from_the_packet_that_tells_it() {
         for direction in [Direction::Forward, Direction::Reverse] {
             assert!(directions.iter().any(|packet| packet.direction == direction));
         }
-        // The request identifies the application, and no byte of the request has left before.
+        // The packet with the request identifies the application. Before that, no byte of the request has left.
         assert!(session[passed].bytes.windows(4).any(|bytes| bytes == b"git-"));
         assert_eq!((session.len() - passed) as u64, rig.drops("filter-application"));
         assert_eq!((1, 1), (packets(&rig, 0), packets(&rig, 1)));
@@ -168,7 +168,8 @@ fn session_whose_application_is_allowed_again_goes_on() {
     let before = rig.drops("filter-application");
     let sent = played.play(&mut rig, &session[half..]);
     assert_eq!((session.len() - half, before), (sent, rig.drops("filter-application")));
-    // After the rules deny the application again, packets of the session are dropped without another identification.
+    // When the rules deny the application again, packets of the session are dropped; the application need not be
+    // identified again.
     commit(&mut rig, &shape, without_git);
     assert_eq!(0, played.play(&mut rig, &session[half..]));
     assert_eq!(1, rig.live());

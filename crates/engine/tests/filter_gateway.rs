@@ -272,7 +272,7 @@ fn echo_request_is_answered_where_a_rule_lets_it_in_and_answers_to_the_hosts_pas
             &packet::icmp4_echo("203.0.113.1", "203.0.113.254", 9, 1),
         );
         assert!(comes_in(&mut rig, OUTSIDE, &answer), "{:?}", rig.all_drops());
-        // The answer to a query does not permit queries in the other direction with the same identifier.
+        // The answer to a query does not permit queries that have the same identifier but the other direction.
         assert_eq!(
             0,
             rig.router_sends(&packet::icmp4_echo("203.0.113.254", "203.0.113.1", 9, 1))

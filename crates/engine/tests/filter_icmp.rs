@@ -57,8 +57,8 @@ fn untranslated(snapshot: fn(&mut Snapshot)) -> Rig {
     })
 }
 
-/// An echo message with identifier 8. It goes from the inside host to a remote host, or in the reverse direction if
-/// `back` is set.
+/// An echo message with identifier 8 from the inside host to a remote host. If `back` is set, the message is from the
+/// remote host to the inside host.
 fn message(v6: bool, back: bool, reply: bool) -> Frame {
     // The identifier 8 is also an ICMP type, the echo request.
     let echo = IcmpEchoHeader { id: 8, seq: 1 };

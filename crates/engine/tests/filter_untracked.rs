@@ -34,8 +34,8 @@ fn filter(snapshot: &mut Snapshot, rules: &[CompiledRule]) {
     snapshot.filter_by(Arc::new(filters));
 }
 
-/// Rules that accept port 53 untracked for queries only, port 80 with sessions, and port 123 untracked in both
-/// directions.
+/// Rules that accept three ports. Queries to port 53 are accepted untracked, but not their answers; port 80 is accepted
+/// with sessions; port 123 is accepted untracked in both directions.
 fn mixed(snapshot: &mut Snapshot) {
     filter(
         snapshot,

@@ -33,7 +33,7 @@ fn datagram6() -> Frame {
     packet::udp6("[2001:db8:1::10]:5000", "[2001:db8:9::7]:53").payload(b"question")
 }
 
-/// Checks that the host received an ICMP error of this type and code that quotes the frame as sent by the host.
+/// Checks that the host received an ICMP error of this type and code, which quotes the frame as the host sent it.
 #[track_caller]
 fn assert_error(rig: &Rig, sent: &[rig::Sent], kind: u8, code: u8, cause: &Frame) {
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
@@ -105,7 +105,7 @@ fn ttl_errors_are_limited_in_rate_and_come_again_with_time() {
     let mut rig = Rig::new(plan());
     let frame = datagram4().ttl(1);
     let errors: usize = (0..1000).map(|_| rig.host_sends(&frame).len()).sum();
-    // The limit for one destination is half of the interface's burst and a tenth of its rate.
+    // A single destination gets half of the interface's burst size, and a tenth of the interface's rate.
     assert_eq!(100, errors);
     rig.pass(100);
     let errors: usize = (0..1000).map(|_| rig.host_sends(&frame).len()).sum();
@@ -431,7 +431,7 @@ fn rfc6936_5_udp_over_ipv6_without_checksum_is_forwarded_without() {
     assert_eq!(frame[14..], sent[0].frame[14..]);
 }
 
-/// A gateway with a default route over two next hops, and the MAC addresses of these next hops.
+/// A gateway whose default route has two next hops, and the MAC addresses of these next hops.
 fn two_ways() -> (Rig, [[u8; 6]; 2]) {
     let mut rig = Rig::new(plan());
     let macs = [[2, 0, 0, 0, 7, 1], [2, 0, 0, 0, 7, 2]];

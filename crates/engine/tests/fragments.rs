@@ -119,8 +119,8 @@ fn fragments_of_an_echo_request_open_their_session_at_whichever_worker() {
             let whole = packet::icmp4_echo(host.as_str(), "198.51.100.7", identifier, 1).payload(&[7; 150]);
             let pieces = pieces(&whole, 100 + u32::from(identifier));
             rig.wires[0].inject(INSIDE, &pieces[0], Checksums::Unverified);
-            // The fragment is parked until the host's neighbour entry exists, which answers need. A later fragment that
-            // arrives after that may overtake the parked fragment on the way to the session's worker.
+            // Answers need a neighbour entry for the host, so the fragment is parked until this entry exists. A later
+            // fragment that arrives then may overtake the parked fragment on the way to the session's worker.
             rig.round();
             let answer = packet::arp_reply(HOST_MAC, host.as_str(), INSIDE_MAC, "192.168.1.1");
             rig.wires[0].inject(INSIDE, &answer, Checksums::Unverified);

@@ -150,8 +150,8 @@ fn fragments(whole: &[u8], header: usize, raw: impl Fn() -> packet::Frame) -> Ve
         .collect()
 }
 
-/// An echo request of 3,000 bytes is fragmented. The fragments arrive in any order. The gateway answers with and
-/// without sessions.
+/// An echo request of 3,000 bytes arrives in fragments, in any order. The gateway answers it, whether sessions are
+/// enabled or not.
 #[test]
 fn echo_request_in_fragments_is_answered_in_fragments() {
     let data: Vec<u8> = (0..3000).map(|number| number as u8).collect();

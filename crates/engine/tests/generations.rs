@@ -142,7 +142,7 @@ fn commit_that_moves_a_forwarded_port_ends_the_old_session_and_opens_the_new() {
         "192.168.1.99",
         flow(&rig.router_sends(&queried)[0].frame).1.ip().to_string()
     );
-    // The gateway no longer forwards answers of the old host with the forwarded address as their source.
+    // Answers of the old host no longer leave with the forwarded address as their source.
     let stale = packet::udp4("192.168.1.10:53".parse::<SocketAddrV4>().unwrap(), remote());
     let sent = rig.host_sends(&stale);
     assert!(sent.iter().all(|sent| flow(&sent.frame).0 != external));

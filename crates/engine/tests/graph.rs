@@ -35,7 +35,7 @@ type Hop = (&'static str, &'static str);
 
 /// Whether a node is an inline part of another node.
 fn is_inner(from: &str, node: &Node) -> bool {
-    // A bridge uses its own list only for frames with changing tags.
+    // The node `bridge` uses its own list only for frames whose tags change.
     let place = NODES.iter().position(|one| one.name == node.name).unwrap();
     !HAS_LIST[place] && node.name != "parse"
         || node.name == "bridge"
@@ -309,8 +309,8 @@ fn one_site() -> SiteSettings {
     }
 }
 
-/// Edges that tracers don't record: edges before the first and after the last observed node, edges from a node to
-/// itself, edges for applications, edges for errors between inside hosts, and edges for neighbours that are resolved
+/// Edges that tracers don't record. These are edges before the first observed node and after the last one, edges from a
+/// node to itself, and edges for applications, for errors between inside hosts, and for neighbours that are resolved
 /// within one burst.
 const UNSEEN: &[Hop] = &[
     ("receive", "parse"),

@@ -1,4 +1,5 @@
-//! Tests that management access to a router's own addresses works if features are enabled on the router's interfaces.
+//! Tests that management access to a router's own addresses works even if features are enabled on the router's
+//! interfaces.
 
 use crate::inspected;
 use std::net::SocketAddrV4;

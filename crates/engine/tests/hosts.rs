@@ -159,7 +159,7 @@ fn router_discovery_of_others_reaches_the_host() {
         assert_eq!(vec![(0, INSIDE, frame)], punted(&mut rig), "{:?}", rig.all_drops());
     }
     // The sender of the first message is not on the link. The second message is a neighbour solicitation, which the
-    // owner worker processes itself.
+    // owner worker processes without the host.
     rig.send(INSIDE, &router_discovery(134, "ff02::1").ttl(254).build());
     let queried = packet::neighbour("fe80::10", "2001:db8:1::1", 135, 0, "2001:db8:1::1", &[]);
     assert_eq!(1, rig.send(INSIDE, &queried.macs(HOST_MAC, INSIDE_MAC).build()).len());

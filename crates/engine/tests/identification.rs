@@ -1,5 +1,5 @@
-//! Tests of the IP IDs of packets with a shared source address (RFC 6864). IP IDs are unique for datagrams that a
-//! receiver may have to reassemble, and unchanged for all other datagrams.
+//! Tests of the IP IDs of packets whose source address several hosts share (RFC 6864). Datagrams that a receiver may
+//! have to reassemble get unique IP IDs; all other datagrams keep theirs.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddrV4};

@@ -276,7 +276,7 @@ fn flows_that_no_place_is_left_for_are_dropped_under_their_name() {
 fn flows_whose_clients_answer_nothing_give_way_and_go_on_from_their_handshakes() {
     let mut rig = Rig::new(Plan { shards: 1, ..plan() });
     let talk = Talk::open(&mut rig, 40_000);
-    // The server has answered the connection, but the client has not acknowledged the answer.
+    // The server has answered the client's SYN, but the client has not acknowledged the answer.
     let host: SocketAddrV4 = "192.168.1.10:41000".parse().unwrap();
     let syn = packet::tcp4(host, talk.remote).flags(flag::SYN).numbers(FIRST[0], 0);
     let public = rig.public(&syn);

@@ -1,5 +1,5 @@
-//! Tests of fragmented datagrams in inspected sessions: a pattern in the payload never passes, for any distribution of
-//! its bytes over fragments.
+//! Tests of fragmented datagrams in inspected sessions. A pattern in the payload never passes, however its bytes are
+//! distributed over the fragments.
 
 use std::net::{SocketAddrV4, SocketAddrV6};
 
@@ -182,7 +182,8 @@ fn fragments_that_do_not_agree_where_their_datagram_ends_are_dropped() {
     for whole in [udp4(), udp6()] {
         let parts = pieces(&whole.clone().payload(&around(0, b"harmless")), &[4, 8], 7);
         for other in [
-            // The fragments are a second last fragment, an end before received data, and data after the end.
+            // Contradictory fragments: another fragment that claims to be the last, a last fragment that ends before
+            // data that has arrived, and data after the end.
             piece(&whole, 104, &[b'x'; 8], false, 7),
             piece(&whole, 64, &[b'x'; 16], false, 7),
             piece(&whole, 104, &[b'x'; 8], true, 7),
@@ -221,7 +222,8 @@ fn datagrams_bytes_and_fragments_that_wait_are_bounded() {
     }
     assert_eq!(4, rig.drops("inspection-fragments-full"));
     assert_eq!(2, ledger(&mut rig).waiting);
-    // The memory has seventy bytes. If two fragments with 32 bytes each arrive, the older fragment is evicted.
+    // The memory for fragments has seventy bytes. When a third fragment with 32 bytes arrives, the oldest fragment is
+    // evicted.
     let mut rig = Rig::new(Plan {
         snapshot: |snapshot| {
             inspected::inspected(snapshot);

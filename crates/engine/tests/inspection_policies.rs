@@ -1,5 +1,5 @@
-//! Tests of the policies for packets that can't be inspected, and of the overload actions by class. Every packet must
-//! be counted.
+//! Tests of the policies for packets that can't be inspected, and of the overload actions of each class. Every packet
+//! must be counted.
 
 use std::net::SocketAddrV4;
 
@@ -115,7 +115,7 @@ fn connection_in_its_midst_goes_on_uninspected_or_has_no_session_as_its_policy_s
         assert_eq!(0, rig.host_sends(&midst(0, b"data")).len());
         assert_eq!((1, 0), (rig.drops("tcp-not-opening"), rig.live()));
     }
-    // The former translation is unknown. A reset or SYN-ACK doesn't create a session.
+    // No session is created if the former translation is unknown, or if the packet is a reset or a SYN-ACK.
     let mut rig = Rig::new(plan());
     assert_eq!(0, rig.host_sends(&midst(0, b"data")).len());
     let mut rig2 = Rig::new(Plan {
@@ -255,8 +255,8 @@ fn stream_that_no_window_is_left_for_is_dropped_or_goes_on_as_its_policy_says() 
     }
 }
 
-/// Actions by class: web traffic is inspected to a smaller depth, DNS is dropped, and one network and all other UDP
-/// traffic bypass inspection.
+/// Actions for each class: web traffic is inspected to a smaller depth, DNS is dropped, and the traffic of one network
+/// and all other UDP traffic bypass inspection.
 fn shedding(inspection: &mut InspectionPolicy) {
     inspection.overload = Overload {
         begins: 64,

@@ -233,7 +233,7 @@ fn rules_of_two_commits_before_are_over_at_once() {
     rig.host_sends(&talk.data(0, b"harmless"));
     commit(&mut rig, others).unwrap();
     commit(&mut rig, inspected::inspected).unwrap();
-    // The flow uses the newest rules, not the rules of the commit before.
+    // The flow uses the rules of the newest commit, not those of the commit before it.
     assert_eq!(1, rig.host_sends(&talk.data(8, b"wicked")).len());
     assert_eq!(0, rig.host_sends(&talk.data(14, b"evil")).len());
     assert_eq!((1, 2), (reopened(&rig), alerts(&mut rig)[0].rule.generation));

@@ -1,4 +1,4 @@
-//! Tests that the folders of the engine are layers: a module uses only modules of its own folder and of lower layers.
+//! Tests that the folders of the engine are layers: a module uses only modules in its own folder or in a lower layer.
 
 use sluice_testkit::Layers;
 

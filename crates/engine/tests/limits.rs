@@ -117,8 +117,8 @@ fn two_networks(interfaces: &mut Vec<Interface>) {
 
 const OFFICE: u16 = 2;
 
-/// For every class of packets that the gateway answers itself, a flood on one interface does not affect another
-/// interface.
+/// The gateway itself answers several classes of packets. For each class, a flood on one interface does not affect
+/// another interface.
 #[test]
 fn flood_of_each_class_by_one_interface_leaves_the_others_what_they_have() {
     type Asks = fn(u8, [u8; 6]) -> Frame;

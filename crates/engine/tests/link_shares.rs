@@ -13,8 +13,8 @@ fn link(weight: u8, guarantee: Option<u64>) -> LinkShare {
     }
 }
 
-/// A gateway in which each router has one port. The outside interfaces of the routers have these weights and rates. The
-/// last interface is the untagged link itself.
+/// A gateway in which each router has an inside port of its own. All outside interfaces are on one link and have these
+/// weights and rates. The last interface is the untagged link itself.
 fn gateway(links: &[LinkShare], rate: Option<u64>) -> Gateway {
     let inside: Vec<u16> = (1..).take(links.len()).collect();
     let routers = links.len();
@@ -92,7 +92,7 @@ fn link_of_a_rate_that_is_not_reached_drops_nothing() {
 fn link_keeps_guarantees_whatever_others_send() {
     let mut gateway = gateway(&[link(1, Some(40_000_000)), link(99, None)], Some(100_000_000));
     let sent = run(&mut gateway, &[20, 20], 2_000);
-    // The host gets its guarantee and a hundredth of the remaining rate.
+    // The host gets its guarantee and, according to its weight, a hundredth of the remaining rate.
     assert_about(40.6, sent[0]);
     assert_about(59.4, sent[1]);
 }

@@ -537,7 +537,7 @@ fn rfc7422_ports_are_those_computed_and_then_of_blocks() {
             },
             ..Plan::default()
         });
-        // 64,512 ports in 480 shares: 134 ports for each host, and a block of 64 ports on demand.
+        // 64,512 ports in 480 shares give 134 computed ports to each host, which can also get a block of 64 ports.
         let host = Ipv4Addr::new(192, 168, 1, 10).to_bits() - first;
         let (from, to) = (1024 + host * 134, 1024 + (host + 1) * 134);
         let mut ports = HashSet::new();

@@ -46,7 +46,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     vec(prop_oneof![8 => out, 6 => back, 2 => wait, 1 => clear], 1..120)
 }
 
-/// A flow from inside: whether it is a ping, its source, and its remote endpoint.
+/// A flow from inside. The fields are: whether the flow is a ping, its source, and its remote endpoint.
 type Flow = (bool, SocketAddrV4, SocketAddrV4);
 
 /// The reference model: the public source of each flow, and the time of its last use in seconds.
@@ -123,8 +123,8 @@ proptest! {
                     match model.live(&key) {
                         Some(known) => prop_assert_eq!(known, public),
                         None => {
-                            // The flow gets a new session. Only flows of its mapping may have its port, and the host
-                            // keeps its address.
+                            // The flow gets a new session. Only flows of the same mapping may use the same public port,
+                            // and the host keeps its public address.
                             let same = |from: SocketAddrV4| independent && from == source;
                             for ((p, from, _), (other, _)) in &model.sessions {
                                 prop_assert_eq!(*p == ping && same(*from), *p == ping && *other == public);

@@ -33,7 +33,7 @@ enum Style {
     Steered,
     /// Packets arrive at any worker, independent of their shard.
     Unsteered,
-    /// Packets arrive at the first stage of a pipeline. The second stage has the shards, and the third transmits.
+    /// Packets arrive at the first stage of a pipeline. The second stage has the shards, and the third stage transmits.
     Pipeline,
 }
 
@@ -253,7 +253,7 @@ fn shard_stays_until_others_have_taken_what_was_handed_on_of_it() {
             traffic.rig.wires[0].inject(INSIDE, &frame(0, sequence), Checksums::Unverified);
         }
     };
-    // The transmitting worker is slow, so the ring to it is nearly full.
+    // The transmitting worker runs rarely, so the ring to it is nearly full.
     come(&mut traffic, 0..900);
     rounds(&mut traffic, &[0, from], 20);
     let ask = |traffic: &mut Traffic, worker: usize, request| {

@@ -1,4 +1,4 @@
-//! Tests of the capacity for a single host: the host can use half of the table, independent of the number of workers.
+//! Tests of the capacity that a single host can use: half of the table, independently of the number of workers.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -166,7 +166,7 @@ fn one_host_has_half_of_an_address_and_every_answer_finds_it() {
     let publics = fill(&mut rig, 0);
     assert!(publics.len() > 64_512 / 2, "{} mappings", publics.len());
     assert_eq!(1, rig.drops("ports-exhausted"), "{:?}", rig.all_drops());
-    // All shared blocks are borrowed, except the blocks that already belong to the shard.
+    // All shared blocks are borrowed, except the blocks that the distribution assigns to the shard anyway.
     assert!((504 - 32..=504 - 31).contains(&borrowed(&rig)));
     assert!(publics.iter().all(|public| *public.ip() == POOL));
     let distinct: std::collections::HashSet<_> = publics.iter().collect();

@@ -1,4 +1,4 @@
-//! Tests that the packets of one batch create the sessions that they would create if they arrived one by one.
+//! Tests that the packets of a batch create the same sessions as if the packets arrived one by one.
 
 use std::net::SocketAddrV4;
 
@@ -123,8 +123,8 @@ fn batch_larger_than_the_table_is_refused_and_keeps_no_port() {
     let (mut rig, _) = assert_alone_and_together_alike(small, &frames);
     assert_eq!(10, rig.live());
     assert_eq!(vec![("sessions-full", 50)], rig.all_drops());
-    // There are twice as many ports as sessions. If refused packets kept their ports, the second iteration would
-    // exhaust the ports.
+    // The pool has twice as many ports as sessions are possible. If refused packets kept their ports, the second
+    // iteration would exhaust the pool.
     for _ in 0..2 {
         rig.seconds(310);
         assert_eq!(0, rig.live());

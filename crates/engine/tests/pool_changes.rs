@@ -17,8 +17,8 @@ use sluice_testkit::packet::{self, Frame};
 const PUBLIC: u32 = Ipv4Addr::new(203, 0, 113, 16).to_bits();
 const HOSTS: u8 = 6;
 
-/// A pool, or `None` if it does not exist: offset of its first address, number of further addresses, first port, number
-/// of further ports.
+/// A pool, or `None` if the pool does not exist. The fields are: offset of its first address, number of further
+/// addresses, first port, number of further ports.
 type Place = Option<(u32, u32, u16, u16)>;
 
 fn pools(places: &[Place]) -> Option<Pools<u32>> {
@@ -315,8 +315,8 @@ fn addresses_of_a_pool_with_limits_that_go_to_another_pool_come_back_whole() {
     for port in 0..20 {
         public(&mut rig, 3, port).unwrap();
     }
-    // Subscribers' counts don't move to another pool. The sessions end, and the new pool can allocate all of their
-    // ports.
+    // The counts of a subscriber can't move to another pool. The sessions therefore end, and the new pool can allocate
+    // all of their ports.
     assert!(commit_of(&mut rig, &after, pools_of(&after, limits).unwrap()));
     settle(&mut rig);
     check(&mut rig, &after, true);

@@ -1,4 +1,4 @@
-//! Tests of records of inspected flows: contents, flow numbers, and workers that never block on a full queue.
+//! Tests of records of inspected flows: their contents and flow numbers. A full queue must never block a worker.
 
 use std::net::SocketAddrV4;
 use std::sync::Arc;

@@ -120,8 +120,8 @@ fn host_on_the_link_is_a_target_itself() {
 
 #[test]
 fn nobody_is_told_where_it_would_not_help_or_is_off() {
-    // No redirect is sent in these cases: the next hop is in another network of the link, or is not link-local; the
-    // source is foreign, or is the next hop; the packet has options.
+    // No redirect is sent if the next hop is in another network of the link or is not link-local, if the source is not
+    // in a network of the link or is the next hop itself, or if the packet has options.
     let mut rig = started(true);
     assert_eq!(None, forwarded_and_told(&mut rig, &question4("10.30.0.5:53")));
     assert_eq!(None, forwarded_and_told(&mut rig, &question6("[2001:db8:30::5]:53")));

@@ -93,8 +93,8 @@ fn one_to_one_host_is_pinged_and_pings_with_its_identifier() {
     assert_eq!(at(SERVER_OUTSIDE, 5), only(&sent, &rig).0);
 }
 
-/// Two flows with the same identifier are distinguished by the direction of their requests, even if the identifier equals the
-/// ICMP type of a request.
+/// Two flows that have the same identifier are distinguished by the direction of their requests, even if this
+/// identifier equals the ICMP type of a request.
 #[test]
 fn hosts_ping_each_other_with_one_identifier() {
     const REMOTE: &str = "198.51.100.7";
@@ -375,7 +375,7 @@ fn rules_count_the_flows_that_they_decided() {
     let rules = &rig.plane.snapshot().nat4.rules;
     let sources: Vec<_> = rules.sources(9).iter().map(|(.., hits)| *hits).collect();
     let destinations: Vec<_> = rules.destinations(9).iter().map(|(.., hits)| *hits).collect();
-    // One burst may contain both packets of a flow, and each of the two packets may cause a decision.
+    // A burst may contain two packets of one flow. Each of them may then cause a decision.
     assert!((70..=140).contains(&sources[0]), "{sources:?}");
     assert_eq!((0, vec![1, 1]), (sources[1], destinations));
 }
@@ -480,7 +480,7 @@ fn what_is_denied_ends_within_a_second_however_often_rules_change() {
         rig.plane.publish_changes(rig.now);
         rig.host_sends(&packet::udp4(at(HOST, 1), socket(REMOTE)));
         rig.pass(100);
-        // A check of all sessions at four sessions per burst would need more bursts.
+        // If all sessions were revalidated, at four sessions per burst, more bursts would be needed.
         if step == 9 {
             for port in 0..64 {
                 let frame = packet::udp4(at(HOST, 1000 + port), socket(REMOTE)).macs(HOST_MAC, INSIDE_MAC);

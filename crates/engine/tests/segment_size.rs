@@ -1,4 +1,4 @@
-//! Tests of MSS clamping in SYNs, with and without translation, to the limits of the interfaces.
+//! Tests that the MSS option of SYNs is lowered to the limits of the interfaces, with and without translation.
 
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig};
 use sluice_engine::snapshot::Interface;
@@ -18,7 +18,7 @@ fn plan(translate: bool) -> Plan {
     }
 }
 
-/// A frame with the MSS option, after `before` bytes of padding.
+/// The frame with an added MSS option, which follows `before` bytes of padding.
 fn offering(frame: Frame, size: u16, before: usize) -> Frame {
     let [high, low] = size.to_be_bytes();
     frame.tcp_options(&[&[1, 1, 1, 1][..before], &[2, 4, high, low]].concat())

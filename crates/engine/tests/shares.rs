@@ -68,7 +68,7 @@ fn shared_queue_whose_bursts_are_not_full_drops_nothing() {
     let mut gateway = Gateway::new(&[1, 1], &[weight(255), weight(1)], &[]);
     let sent = rounds(&mut gateway, &[3, 60], 500, 500);
     assert_eq!(vec![1_500, 30_000], sent);
-    // After an overload, nothing is dropped when the port has been idle.
+    // When the port has been idle after an overload, nothing is dropped.
     rounds(&mut gateway, &[4, 60], 500, 500);
     assert!(gateway.drops(1, "over-share") > 0);
     gateway.round();
@@ -155,7 +155,8 @@ fn own_queue_clump_of_a_router_below_its_share_is_received_before_a_flood() {
     (0..6 * 64).for_each(|_| gateway.host_sends(0, 64));
     let sent = rounds(&mut gateway, &[0, 64], 7, 7);
     assert_eq!(6 * 64, sent[0]);
-    // The flood gets only bursts that already waited, and bursts while no packets of the other router wait.
+    // Of the flood, only those bursts are served that already waited, and those that arrive while no packets of the
+    // other router wait.
     assert!(sent[1] <= 3 * 64, "{sent:?}");
 }
 

@@ -13,8 +13,8 @@ use sluice_testkit::packet::{self, Frame};
 use sluice_wire::layers;
 use sluice_wire::vlan::Tag;
 
-/// MAC addresses of terminals. The first two terminals belong to one site. Both sites have a terminal with the address
-/// 10.0.0.5.
+/// MAC addresses of terminals. The first two terminals belong to one site, the third to another site. Each site has a
+/// terminal with the address 10.0.0.5.
 const ONE: [u8; 6] = [2, 0, 0, 0, 5, 1];
 const TWO: [u8; 6] = [2, 0, 0, 0, 5, 2];
 const OTHER: [u8; 6] = [2, 0, 0, 0, 5, 3];
@@ -216,7 +216,7 @@ fn many_collisions_are_all_told_apart_on_any_number_of_shards_and_workers() {
         assert_eq!(80, count, "{:?}", rig.all_drops());
         outcomes.push((shards, seen));
     }
-    // With an equal number of shards the ports are equal, independent of the workers' stages.
+    // The ports depend on the number of shards, but not on the stages of the workers.
     for (_, ports) in &outcomes[2..] {
         assert_eq!(outcomes[1].1, *ports);
     }

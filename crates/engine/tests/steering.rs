@@ -312,7 +312,7 @@ fn flows_of_forwarded_ports_come_to_one_shard_from_both_sides() {
     }
 }
 
-/// The shards that a gateway's rules assign to the packets of a flow. Each packet is given by source, destination and
+/// The shard of each packet of a flow, according to a gateway's rules. A packet is given by its source, destination and
 /// interface.
 fn shards_of(
     rig: &Rig,

@@ -200,7 +200,8 @@ fn worker_whose_timers_are_behind_does_not_want_to_sleep() {
 
 #[test]
 fn shard_with_many_sessions_to_end_leaves_turns_to_the_others() {
-    // The test is repeated so that each of the shards is served at the time when the sessions expire.
+    // The worker runs the timers of one shard per round. The test is repeated, so that every shard is served once at
+    // the time when the sessions expire.
     for lead in 0..4 {
         let mut rig = Rig::new(Plan {
             sessions: 65_536,

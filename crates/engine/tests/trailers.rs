@@ -1,4 +1,5 @@
-//! Tests that bytes after the IP datagram of a frame are not forwarded. These bytes are meaningful only on the link.
+//! Tests that bytes which follow the IP datagram in a frame are not forwarded. These bytes have a meaning only on the
+//! link on which the frame arrived.
 
 use crate::rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow, is_valid};
 use crate::tunnelled;

@@ -35,7 +35,7 @@ fn mtu_for(rig: &mut Rig, datagram: &Frame) -> Option<u16> {
     }
 }
 
-/// A destination-unreachable error with this code and MTU for the datagram in `frame`.
+/// A destination-unreachable error about the datagram in `frame`, with this code and MTU.
 fn unreachable(to: &str, code_u8: u8, mtu: u16, frame: &[u8]) -> Frame {
     let [high, low] = mtu.to_be_bytes();
     let kind = Icmpv4Type::Unknown {

@@ -25,7 +25,7 @@ fn answers() -> [Frame; 2] {
     ]
 }
 
-/// Counters of an interface: received, sent, made, and taken in.
+/// Counters of an interface: packets received, sent, made by the gateway, and delivered to the host.
 fn counted(rig: &Rig, interface: u16) -> [u64; 4] {
     let counters = &rig.plane.counters()[0].interfaces[usize::from(interface)];
     [
@@ -37,8 +37,8 @@ fn counted(rig: &Rig, interface: u16) -> [u64; 4] {
     .map(|counter| counter.get())
 }
 
-/// The bytes of an outer packet without the fields that depend on the flow: source port and checksum of VXLAN, and IPv6 flow
-/// label.
+/// The bytes of an outer packet, with zeros in the fields that depend on the flow: source port and checksum of VXLAN,
+/// and IPv6 flow label.
 fn without_flow(tunnel: &Tunnel, mut frame: Vec<u8>) -> Vec<u8> {
     let network = if frame[14] >> 4 == 4 { 20 } else { 40 };
     if network == 40 {
@@ -469,8 +469,8 @@ fn frame_in_a_vxlan_behind_a_priority_tag_is_one_without() {
     assert_eq!(answer.ttl(63).macs(INSIDE_MAC, HOST_MAC).build(), sent[0].frame);
 }
 
-/// The keepalive of the remote endpoint of a GRE tunnel: its inner packet is a GRE packet of protocol type 0 from the
-/// local to the remote endpoint.
+/// A keepalive that the remote endpoint of a GRE tunnel sends. The inner packet of the keepalive is a GRE packet of
+/// protocol type 0 from the local to the remote endpoint.
 fn keepalive(tunnel: &Tunnel, [from, to]: [sluice_route::Address; 2], key: Option<u32>) -> Frame {
     let mut inner = tunnelled::outer(tunnel, [from, to], false, 0, &shim(key, 0)).ttl(255);
     if let Network::V4(header) = &mut inner.network {

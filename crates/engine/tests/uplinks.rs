@@ -47,7 +47,7 @@ fn interfaces(interfaces: &mut Vec<Interface>) {
     }
 }
 
-/// Translates sources by the uplink through which the packets leave.
+/// Translates sources to an address that depends on the uplink through which the packets leave.
 fn translate(snapshot: &mut Snapshot) {
     let pool = |address: &str| Pool {
         addresses: vec![(v4(address), v4(address))],

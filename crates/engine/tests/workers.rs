@@ -1,5 +1,5 @@
-//! Tests with several workers. For equal input, the output and the order of each flow are the same, whichever worker
-//! receives the frames.
+//! Tests with several workers. For equal input, the output and the order of the packets in each flow don't depend on
+//! which worker receives the frames.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};

@@ -14,7 +14,7 @@ pub struct ParseError {
     pub what: &'static str,
 }
 
-/// Parses the five fields of each rule. Further fields of a line are ignored, as the ClassBench literature does.
+/// Parses the five fields of each rule. Further fields of a line are ignored, as in the literature on ClassBench.
 pub fn parse_classbench(text: &str) -> Result<Vec<Rule<u32>>, ParseError> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     lines

@@ -1,6 +1,6 @@
 //! The header fields other than the addresses. The table below declares each field once.
 
-/// Value of a field that a packet does not have: the ports of a later fragment, or the VLAN identifier of an untagged
+/// Value of a field that the packet lacks, such as the ports of a later fragment or the VLAN identifier of an untagged
 /// frame. A rule with a port condition does not match this value; a rule without a port condition matches it.
 pub const NONE: u32 = 1 << 16;
 

@@ -9,8 +9,8 @@ pub struct Interval<T> {
     pub rules: Vec<RuleNumber>,
 }
 
-/// Computes the intervals of a dimension in ascending order, from 0 to `last`, for rules with these ranges. Calls
-/// `each` for each interval, and stops if it returns false.
+/// Computes the intervals into which the given ranges of rules cut a dimension, in ascending order from 0 to `last`.
+/// Calls `each` for each interval, and stops if it returns false.
 pub fn intervals<T: Address>(ranges: &[(RuleNumber, Range<T>)], last: T, mut each: impl FnMut(Interval<T>) -> bool) {
     let mut edges: Vec<(T, bool, RuleNumber)> = Vec::with_capacity(2 * ranges.len());
     for &(rule, range) in ranges {

@@ -44,7 +44,8 @@ pub trait Matcher<A: Address> {
     /// The first rule that matches the header.
     fn first(&self, memory: &mut Self::Cache, header: &Header<A>) -> Option<RuleNumber>;
 
-    /// The first matching rule for each header. If the slices differ in length, the shorter length applies.
+    /// The first matching rule for each header. If the slices differ in length, only as many headers are matched as the
+    /// shorter slice has elements.
     fn first_of_batch(&self, memory: &mut Self::Cache, headers: &[Header<A>], found: &mut [Option<RuleNumber>]) {
         for (header, found) in headers.iter().zip(found) {
             *found = self.first(memory, header);

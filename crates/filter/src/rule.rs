@@ -119,7 +119,8 @@ impl<A: Address> Rule<A> {
         }
     }
 
-    /// Creates a rule of the fields that the default matcher compares in leaves: addresses, ports and protocol.
+    /// Creates a rule with conditions only on the fields that the default matcher compares in leaves: addresses, ports
+    /// and protocol.
     pub(crate) fn compared(source: Range<A>, destination: Range<A>, fields: [Range<u32>; 3]) -> Self {
         let mut rule = Self {
             source,

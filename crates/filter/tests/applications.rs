@@ -1,5 +1,5 @@
-//! Tests of rules with application conditions: for sessions with an identified application, the filter gives the
-//! results of a linear evaluation.
+//! Tests of rules with application conditions: for sessions whose application is identified, the results of the filter
+//! equal those of a linear evaluation.
 
 use crate::drawn::{any_header, any_rule};
 use proptest::prelude::*;

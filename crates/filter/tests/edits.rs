@@ -104,7 +104,7 @@ fn oracle_thousand_edits_of_each_set_have_no_mismatch() {
                     let (number, hyperrectangles) = gone.swap_remove(drawn.below(gone.len()));
                     edited.insert(number, hyperrectangles);
                 }
-                // A new rule that precedes others and combines conditions of two existing rules.
+                // A new rule, inserted before existing rules, that combines conditions of two of them.
                 _ => {
                     let (_, other) = gone.last().unwrap();
                     let rule = other[0]

@@ -102,7 +102,8 @@ fn oracle_classbench_sets_have_no_mismatch() {
 
 #[test]
 fn trie_over_its_memory_is_refused_by_name() {
-    // Ranges that partially overlap in two dimensions, so that the numbers of intervals are multiplied.
+    // Ranges that partially overlap in two dimensions. The trie then has as many intervals as the product of the
+    // intervals in each dimension.
     let rule = |at: u32| {
         let range = Range {
             first: at << 16,

@@ -2,7 +2,8 @@
 
 use sluice_table::token_bucket::TokenRate;
 
-/// Condition under which two flows of one inside address and port share an outside port (RFC 4787, section 4.1).
+/// Condition under which two flows that come from the same inside address and port share an outside port (RFC 4787,
+/// section 4.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MappingBehaviour {
     /// All flows share the outside port (RFC 4787, REQ-1).

@@ -126,14 +126,15 @@ impl Decision {
         }
     }
 
-    /// Returns this decision with the pool that has taken over the port. The new pool does not count the session,
-    /// because only the previous pool admitted the session.
+    /// Returns this decision with the pool that has taken over the port. Only the previous pool has admitted the
+    /// session, so the new pool does not count it.
     pub fn with_pool(self, pool: PoolIndex) -> Self {
         let flags = self.flags & !Resources::POOL.0;
         Self { pool, flags, ..self }
     }
 
-    /// Returns this decision with `by`, the counters (pool or virtual router) that have admitted the session.
+    /// Returns this decision with the flags `by` added. `by` tells whether the pool and the virtual router count the
+    /// session.
     #[inline(always)]
     pub fn counted(self, by: Resources) -> Self {
         Self {
@@ -232,8 +233,8 @@ pub fn translate<T: Tuple>(
         NewSource::Port(port) => inside_port = port,
     }
     if query {
-        // The two ports of the reverse key are the translated identifier, and the translated identifier plus the ICMP
-        // request type.
+        // One port of the reverse key is the translated identifier. The other one is the translated identifier plus the
+        // ICMP request type.
         let kind = forward.destination_port().wrapping_sub(forward.source_port());
         remote_port = inside_port.wrapping_add(kind);
     }

@@ -31,10 +31,10 @@ pub struct Deterministic<A> {
     pub inside: (A, A),
     /// Number of inside addresses that share an outside address (variable C).
     pub compression: u16,
-    /// Number of port shares of an outside address that are reserved for blocks on demand (variable D).
+    /// Number of port shares that each outside address reserves for blocks on demand (variable D).
     pub dynamic: u16,
-    /// Maximum number of ports of an inside address in each class, including blocks on demand (variable M). `None`
-    /// means that the number is limited only by the size of the blocks.
+    /// Maximum number of ports that an inside address can have in each class, including ports of blocks on demand
+    /// (variable M). `None` means that the number is limited only by the size of the blocks.
     pub max: Option<u32>,
     /// Algorithm that assigns inside addresses to outside addresses and port ranges (variable A).
     pub algorithm: Algorithm,
@@ -135,8 +135,8 @@ impl<A: Address> Plan<A> {
         ))
     }
 
-    /// Creates a plan from ranges of outside addresses that don't overlap, the port range, and its reserved ports
-    /// (variable R).
+    /// Creates a plan from disjoint ranges of outside addresses, the port range, and the reserved ports (variable R) in
+    /// this range.
     pub fn new(
         deterministic: &Deterministic<A>,
         addresses: &[(A, A)],
@@ -166,7 +166,7 @@ impl<A: Address> Plan<A> {
         }
         let inside = (last.number() - first.number()).saturating_add(1);
         let places = u64::from(addresses.count()) * u64::from(compression);
-        // Port numbers that run across all addresses have 32 bits.
+        // The ports of all outside addresses are numbered consecutively with 32-bit numbers.
         if inside > u128::from(places.min(u64::from(u32::MAX))) {
             return Err(DeterministicError::TooMany { inside, places });
         }
@@ -241,12 +241,12 @@ impl<A: Address> Plan<A> {
         (self.first, self.last)
     }
 
-    /// Number of ports of each inside address in each class.
+    /// Number of ports that each inside address has in each class.
     pub fn share(&self) -> u32 {
         self.share
     }
 
-    /// Maximum number of ports of an inside address in each class, including blocks on demand.
+    /// Maximum number of ports that an inside address can have in each class, including ports of blocks on demand.
     pub fn max_hosts(&self) -> Option<u32> {
         self.max
     }

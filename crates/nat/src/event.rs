@@ -80,7 +80,7 @@ impl EventKinds {
     }
 }
 
-/// A binding event. An address is two words; an IPv4 address is in the low 32 bits of the second word.
+/// A binding event. An address consists of two words; an IPv4 address is stored in the low 32 bits of the second word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Time of the event in nanoseconds.

@@ -1,11 +1,11 @@
 //! Translation of ICMP errors that quote a translated packet (RFC 5508, section 4; RFC 4443 for IPv6).
 //!
-//! An ICMP error has the direction of the replies to the quoted packet. The reversed key of the quoted packet
-//! ([`quoted_flow4`], [`quoted_flow6`]) finds the session and the direction of the error. The header, ports and
-//! checksums of the quoted packet are rewritten to their values before the packet's translation. The error is sent to
-//! the source address of the rewritten quote. If the destination of the quoted packet was translated, the source of the
-//! error becomes the rewritten destination. An ICMP error never changes the state or the timers of the session (RFC
-//! 5508, REQ-6).
+//! An ICMP error travels in the direction of the replies to the quoted packet. A lookup of the quoted packet's reversed
+//! key ([`quoted_flow4`], [`quoted_flow6`]) finds the session, and the direction in which the error travels. The
+//! header, ports and checksums of the quoted packet are rewritten to their values before the packet's translation. The
+//! error is sent to the source address of the rewritten quote. If the destination of the quoted packet was translated,
+//! the source of the error becomes the rewritten destination. An ICMP error never changes the state or the timers of
+//! the session (RFC 5508, REQ-6).
 
 use sluice_wire::checksum::Delta;
 use sluice_wire::icmp::kind::SOURCE_QUENCH;
@@ -16,13 +16,13 @@ use sluice_wire::{Context, FlowKey4, FlowKey6, Tuple4, Tuple6};
 use crate::Reason;
 use crate::rewrite::{Rewrite, Transport, identifier, udp_checksum};
 
-/// The packet that an IPv4 error quotes, and the key of its session.
+/// The packet that an IPv4 error quotes, and the key with which the session of this packet is looked up.
 pub fn quoted_flow4(frame: &[u8], layers: &Layers, context: Context) -> Result<(Quoted, FlowKey4), Reason> {
     let quote = quoted(frame, layers).map_err(|_| Reason::BadIcmpQuote)?;
     Ok((quote, quote.key4(frame, context).reversed()))
 }
 
-/// The packet that an IPv6 error quotes, and the key of its session.
+/// The packet that an IPv6 error quotes, and the key with which the session of this packet is looked up.
 pub fn quoted_flow6(frame: &[u8], layers: &Layers, context: Context) -> Result<(Quoted, FlowKey6), Reason> {
     let quote = quoted(frame, layers).map_err(|_| Reason::BadIcmpQuote)?;
     Ok((quote, quote.key6(frame, context).reversed()))
@@ -75,7 +75,8 @@ fn quoted_transport(header: &mut [u8], transport: Transport, ports: (u16, u16), 
     difference(old, now)
 }
 
-/// Translates an IPv4 error and subtracts `hops` from its TTL. `rewrite` is the rewrite for the direction of the error.
+/// Translates an IPv4 error and subtracts `hops` from its TTL. `rewrite` is the session's rewrite for the direction in
+/// which the error travels.
 pub fn translate_error4(
     frame: &mut [u8],
     layers: &Layers,

@@ -68,7 +68,7 @@ pub(crate) fn fold(secret: Secret, a: u64, b: u64) -> u64 {
     (product >> 64) as u64 ^ product as u64
 }
 
-/// Maps `hash` evenly to `0..count` by the high bits of `hash`.
+/// Maps `hash` to `0..count`. The high bits of `hash` determine the result, so the results are evenly distributed.
 #[inline(always)]
 pub(crate) fn reduce(hash: u32, count: u32) -> u32 {
     ((u64::from(hash) * u64::from(count)) >> 32) as u32

@@ -114,7 +114,7 @@ pub struct ValidPool<A> {
     count: u32,
     ports: (u16, u16),
     reserved: Box<[(u16, u16)]>,
-    /// Reciprocal of the number of ports in a port unit, in multiples of 2^-32, rounded up.
+    /// 2^32 divided by the number of ports in a port unit, rounded up.
     per_port: u64,
     /// Maximum number of shards that can each own ports if the NIC's RSS hash distributes addresses and ports. The
     /// value is the number of whole port units of an address. With port preservation, it is the number of shards over
@@ -271,7 +271,7 @@ impl<A: Address> ValidPool<A> {
         &self.reserved
     }
 
-    /// Whether the pool has the allocated ports and the allocation settings of `other`.
+    /// Whether the pool allocates the same ports as `other`, with the same allocation settings.
     pub(crate) fn allocates_like(&self, other: &Self) -> bool {
         let without_timeouts = |pool: &Self| Self {
             timeouts: Schedule::default(),

@@ -109,8 +109,8 @@ pub struct LeaseRequest {
 struct PortPreference {
     /// Mask of the ports in a word that have the preferred parity.
     parity: u64,
-    /// Contribution to the RSS hash with which RSS delivers the session's replies to this shard, computed with outside
-    /// address 0. The port is chosen to make this contribution. `None` if any port can be used.
+    /// Value that the outside port must contribute to the RSS hash so that RSS delivers the session's replies to this
+    /// shard. The value is computed for outside address 0. `None` if any port can be used.
     required_hash: Option<u32>,
 }
 
@@ -147,7 +147,7 @@ pub struct Ports<'m, A> {
     secret: Secret,
     /// Table of the ports for which RSS delivers replies to this shard, if NICs hash addresses and ports.
     rss_ports: Option<Arc<RssPorts>>,
-    /// Layout of a scheduled migration, and the memory to which it will be written.
+    /// Layout to which a scheduled migration changes, and the memory to which the migration will write the port bits.
     next: Option<Layout<A>>,
     other: &'m mut [u64],
 }
@@ -193,8 +193,9 @@ impl<'m, A: Address> Ports<'m, A> {
         }
     }
 
-    /// Runs a scheduled migration. Allocated ports that a pool still contains remain allocated. Allocated ports without
-    /// a pool leave this shard. Their sessions must end before a pool contains these ports again.
+    /// Runs a scheduled migration. Allocated ports that a pool still contains remain allocated. The shard no longer
+    /// records allocated ports that no pool contains. The sessions of these ports must end before a pool contains the
+    /// ports again.
     #[cold]
     pub fn migrate(&mut self) {
         let Some(next) = self.next.take() else { return };
@@ -310,8 +311,8 @@ impl<'m, A: Address> Ports<'m, A> {
         request
     }
 
-    /// Contribution of an outside port to the RSS hash with which RSS delivers a flow's replies to this shard. `None`
-    /// if any port can be used.
+    /// Value that an outside port must contribute to the RSS hash so that RSS delivers a flow's replies to this shard.
+    /// `None` if any port can be used.
     #[inline(always)]
     fn required_hash<T: Tuple<Address = A>>(&self, class: PortClass, key: &T) -> Option<u32> {
         let rss_ports = self.rss_ports.as_deref()?;

@@ -1,5 +1,5 @@
-//! Selection of outside ports for which RSS delivers replies to the flow's own shard, if NICs hash addresses and ports.
-//! Because the RSS hash is linear, a table can contain the matching ports of each 64-port word as a mask.
+//! Selection of outside ports for which RSS delivers replies to the flow's own shard. Applies if NICs hash addresses
+//! and ports. Because the RSS hash is linear, the matching ports of a 64-port word can be read from a table of masks.
 
 use sluice_table::toeplitz::{Key, ParityRows};
 
@@ -33,8 +33,8 @@ impl RssPorts {
         Self { v4, v6, words }
     }
 
-    /// Contribution of outside address and port to the RSS hash with which RSS delivers a flow's replies to a shard.
-    /// `None` if NICs don't hash the ports of the flow.
+    /// Value that outside address and port must together contribute to the RSS hash so that RSS delivers a flow's
+    /// replies to a shard. `None` if NICs don't hash the ports of the flow.
     #[inline(always)]
     pub(crate) fn required_hash<T: Tuple>(&self, class: PortClass, shard: u32, key: &T) -> Option<u32> {
         let hashed = matches!(class, PortClass::Tcp | PortClass::Udp);

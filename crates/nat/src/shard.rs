@@ -85,7 +85,8 @@ impl Shards {
         self.count.trailing_zeros()
     }
 
-    /// The shard that owns an outside address and port. Each of S shards owns 1/S of the blocks of each address.
+    /// The shard that owns an outside address and port. If there are S shards, each shard owns 1/S of the blocks of
+    /// every address.
     #[inline(always)]
     pub fn shard_of<A: Address>(self, address: A, port: u16) -> u32 {
         self.shard_of_unit(address, u32::from(port) / BLOCK)
@@ -111,8 +112,8 @@ impl Shards {
         from + (unit.wrapping_sub(from) & (self.count - 1))
     }
 
-    /// Whether a port unit is shared. One of two consecutive port units is shared. Every second port unit that the
-    /// distribution assigns to a shard is also shared.
+    /// Whether a port unit is shared. One of two consecutive port units is shared. Among the port units that the
+    /// distribution assigns to one shard, every second port unit is also shared.
     #[inline(always)]
     pub(crate) fn is_shared(self, unit: u32) -> bool {
         ((unit >> self.bits()) ^ unit) & 1 != 0

@@ -2,8 +2,8 @@
 
 use thiserror::Error;
 
-/// Timer class that a packet selects for its session. The value is an index into [`Schedule`], and the session's record
-/// contains it.
+/// Timer class that a packet selects for its session. The session's record stores this class, which is an index into
+/// [`Schedule`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct TimeoutClass(pub u8);

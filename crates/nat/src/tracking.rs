@@ -68,7 +68,7 @@ impl TcpState {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Tracking {
-    /// Highest tracked sequence number plus one of each endpoint.
+    /// For each endpoint: highest tracked sequence number, plus one.
     end: [u32; 2],
     /// Last acknowledgment number of each endpoint. Before the first acknowledgment: initial sequence number of the
     /// peer.
@@ -89,7 +89,7 @@ const REVERSE_SEEN: u8 = 2;
 const SEEN: u8 = FORWARD_SEEN | REVERSE_SEEN;
 /// Flag: a packet of the reverse direction was received. The flag applies to all protocols.
 const REVERSE_SEEN_ANY: u8 = 4;
-/// Flag: the server has opened this connection with the ports of an earlier, closed connection.
+/// Flag: this connection reuses the ports of an earlier, closed connection, and was opened by that connection's server.
 const SERVER_OPENED: u8 = 8;
 
 /// Fields of a TCP segment that tracking needs.
@@ -263,8 +263,8 @@ impl Tracking {
         let credible = end.wrapping_sub(self.acknowledged[other]) <= MAX_IN_FLIGHT;
         let ahead = beyond(end, self.end[this]) & credible & counts;
         self.end[this] = select_unpredictable(ahead, end, self.end[this]);
-        // The acknowledgment of an implausible segment is ignored. An acknowledgment may advance by at most the data in
-        // flight, or by twice that amount if some data in flight is untracked.
+        // The acknowledgment of an implausible segment is ignored. An acknowledgment may advance by at most the number
+        // of bytes in flight, or by twice that number if some of these bytes are not tracked.
         let step = segment.acknowledgment.wrapping_sub(self.acknowledged[this]);
         let ahead = (step.wrapping_sub(1) < 2 * MAX_IN_FLIGHT) & credible & counts;
         self.acknowledged[this] = select_unpredictable(ahead, segment.acknowledgment, self.acknowledged[this]);

@@ -525,7 +525,7 @@ fn port_of_a_mapping_that_another_pool_has_got_stays_that_pools() {
     }
 }
 
-/// If sessions share ports and NICs hash ports, the candidates include every port of a word. Ports for which RSS
+/// If sessions may share a port and NICs hash ports, the candidates include every port of a word. Ports for which RSS
 /// delivers replies to the shard come first, then ports of equal parity.
 #[test]
 fn tries_of_a_port_that_overlaps_are_each_port_of_a_word_once_and_suiting_ones_first() {
@@ -572,7 +572,7 @@ fn tries_of_a_port_that_overlaps_are_each_port_of_a_word_once_and_suiting_ones_f
             ports
         );
         assert_eq!(ports.len(), all.len());
-        // The only word has a port for which RSS delivers replies to the shard, or has no earlier candidate.
+        // The attempts in random words yield only ports for which RSS delivers replies to the shard.
         assert!(words.iter().flatten().all(|lease| !suits(lease).0), "{number}");
     }
 }

@@ -1,5 +1,5 @@
-//! Tests of translated ICMP errors. An independent library builds the expected ICMP errors from the packet before its
-//! translation.
+//! Tests of translated ICMP errors. An independent library builds the expected ICMP errors from the untranslated
+//! packet.
 
 use etherparse::icmpv4::DestUnreachableHeader;
 use etherparse::{IcmpEchoHeader, Icmpv4Type, Icmpv6Type, PacketBuilder};

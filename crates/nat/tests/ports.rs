@@ -65,7 +65,7 @@ fn leases_millions_of_operations_leak_none_and_lend_none_twice() {
     let mut oracle = HashSet::new();
     let mut refused = 0;
     for step in 0..3_000_000usize {
-        // Alternate between mostly allocations and mostly releases, so that pools become full and then empty.
+        // Alternate between phases with more allocations and phases with more releases, so that pools fill and drain.
         let lending = if step / 300_000 % 2 == 0 { 60 } else { 40 };
         if random.below(100) < lending {
             let (pool, class) = (random.below(2) as u16, PortClass::ALL[random.below(3)]);

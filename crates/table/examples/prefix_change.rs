@@ -1,5 +1,5 @@
-//! Measures the time of one change to a full routing table, without readers and with lookups on another core. Also
-//! measures how much changes slow down the lookups.
+//! Measures how long one change of a full routing table takes, first without readers, then while another core looks up
+//! addresses. Also measures how much the changes slow down these lookups.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

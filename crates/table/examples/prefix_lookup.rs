@@ -110,7 +110,8 @@ fn array_over_24_bits(routes: usize) {
     );
 }
 
-/// Nanoseconds per lookup: the tenth percentile over runs of 4,096 lookups, which excludes disturbance by other load.
+/// Nanoseconds per lookup, measured in runs of 4,096 lookups. The result is the tenth percentile of the runs, so that
+/// runs which other load has disturbed don't count.
 fn tenth_percentile<A>(addresses: &[A], mut lookups: impl FnMut(&[A])) -> f64 {
     let mut figures: Vec<f64> = addresses
         .chunks_exact(4096)

@@ -1,5 +1,5 @@
-//! Record of the address regions that have changed in each of the last generations. A quick test of this record shows
-//! that most earlier decisions need no revalidation.
+//! Record of the address regions that have changed in each of the last generations. For most decisions of earlier
+//! generations, a quick test of this record shows that they need no revalidation.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ fn place(region: u64) -> usize {
 }
 
 impl ChangedRegions {
-    /// Adds all regions whose numbers equal `region` except for the last `free` bits.
+    /// Adds all regions whose numbers equal `region` in all bits but the last `free` bits.
     pub fn mark(&mut self, region: u64, free: u32) {
         self.any = true;
         if free >= BITS {
@@ -84,7 +84,7 @@ impl Accumulate for ChangedRegions {
     }
 }
 
-/// Accumulated changes since each of the last generations.
+/// For each of the last generations: the changes that were made since then, merged into one set.
 #[derive(Clone, Debug)]
 pub struct Changes<T>(Arc<[Arc<T>]>);
 
@@ -115,8 +115,9 @@ impl<T: Accumulate> Changes<T> {
     }
 }
 
-/// Whether a decision of this age should be marked as revalidated, because the record will soon discard the changes
-/// since the decision. Earlier marking would only write more cache lines.
+/// Whether an unaffected decision that is this many generations old should be marked as revalidated, because the record
+/// will soon discard changes that were made since the decision. To mark decisions earlier would only cause more writes
+/// of cache lines.
 #[inline(always)]
 pub fn is_outdated(generations: u32) -> bool {
     generations as usize >= GENERATIONS / 2

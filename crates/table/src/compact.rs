@@ -1,8 +1,8 @@
 //! A compact index that maps a hash to the number of a record, with 32 bits per entry.
 //!
 //! A bucket is one cache line. A bucket contains fifteen entries, the number of its overflow entries, and their maximum
-//! distance. An overflow entry belongs to this bucket but is stored in a following bucket. The remaining bits of an
-//! entry, beside the record number, are a tag of hash bits. Thus a lookup rejects nearly all wrong entries without
+//! distance. An overflow entry belongs to this bucket but is stored in a following bucket. The bits of an entry that
+//! the record number does not need contain a tag of hash bits. Thus a lookup rejects nearly all wrong entries without
 //! reading their records. Several kinds of keys may share one index. The caller provides a keyed hash.
 
 use bytemuck::{Pod, Zeroable};
@@ -16,7 +16,7 @@ const BUCKET_ENTRIES: usize = 15;
 /// Average number of entries per bucket if the index is full.
 const LOAD: usize = 11;
 /// Maximum distance in buckets between an entry and its home bucket. In an index with millions of entries, few entries
-/// are more than ten buckets away from home.
+/// are more than ten buckets away from their home bucket.
 const MAX_PROBES: usize = 64;
 
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -63,7 +63,8 @@ impl<'m> CompactIndex<'m> {
         prefetch_all_at(self.buckets, self.home(hash));
     }
 
-    /// Probable result of [`CompactIndex::find`]: the number in the home bucket's first entry with a matching tag.
+    /// Probable result of [`CompactIndex::find`]: the record number in the first entry of the home bucket that has the
+    /// tag of this hash.
     #[inline(always)]
     pub fn candidate(&self, hash: u64) -> Option<u32> {
         let bucket = self.buckets.get(self.home(hash))?;

@@ -1,6 +1,6 @@
 //! Keyed hashes of flow keys.
 //!
-//! The hash has a secret seed and is not linear, because attackers can choose flow keys. It applies AES rounds to the
+//! Because attackers can choose flow keys, the hash has a secret seed and is not linear. It applies AES rounds to the
 //! tuple. Keys that collide under CRC32 or Toeplitz with any seed are distributed evenly. For one seed, every
 //! little-endian processor computes identical hashes, with or without AES instructions.
 
@@ -146,8 +146,8 @@ mod tests {
 
     #[test]
     fn round_of_fips_197_example_is_its_second_state() {
-        // Test vector of FIPS 197, appendix B: the state at the start of round 1, its round key, and the state at the
-        // start of round 2.
+        // Test vector of FIPS 197, appendix B: the state at the start of round 1, the round key of round 1, and the
+        // state at the start of round 2.
         let block = |bytes: [u8; 16]| bytemuck::cast::<_, [u32; 4]>(bytes);
         let start = 0x193d_e3be_a0f4_e22b_9ac6_8d2a_e9f8_4808_u128.to_be_bytes();
         let key = 0xa0fa_fe17_8854_2cb1_23a3_3939_2a6c_7605_u128.to_be_bytes();

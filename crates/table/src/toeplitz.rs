@@ -1,9 +1,9 @@
 //! Software implementation of the Toeplitz hash, by which NICs select a receive queue (Microsoft's RSS).
 //!
-//! Every bit of the hash is the parity of the input under a window of the key, so the hash is linear over bits.
-//! Therefore the field value for a desired hash can be computed, and keys can exclude the influence of some input bits.
-//! Linearity also lets anyone with the key choose the queue of packets. The hash distributes packets to cores, but is
-//! never used for tables.
+//! Every bit of the hash is the parity of the input, masked with a window of the key, so the hash is linear over bits.
+//! Therefore one can compute the value of a field that results in a desired hash, and construct keys with which some
+//! input bits have no influence. Linearity also lets anyone with the key choose the queue of packets. The hash
+//! distributes packets to cores, but is never used for tables.
 //!
 //! The input equals a NIC's input: the selected fields among source address, destination address, source port and
 //! destination port, as in the packet. Bit 0 is the first bit of the first byte.

@@ -40,8 +40,8 @@ impl TokenBucket {
         }
     }
 
-    /// Takes one token. Returns false if no token is available. No tokens are added while the time is before an earlier
-    /// `now`.
+    /// Takes one token. Returns false if no token is available. If `now` is earlier than in a previous call, no tokens
+    /// are added.
     #[inline]
     pub fn take(&mut self, now: u64) -> bool {
         self.take_many(1, now)
@@ -92,7 +92,7 @@ const WORD_DIGITS: u32 = 5;
 /// rates in packets.
 const TOKEN_DIGITS: u32 = 29;
 
-/// Summand for a duration before the removal of the additional bits, which rounds the duration up.
+/// Value that is added to a duration before the additional bits are removed, so that the duration is rounded up.
 const ROUND_UP: u64 = (1 << TOKEN_DIGITS) - 1;
 
 /// Maximum duration that a bucket can accumulate or owe: two years. A word further in the future counts as a past time,

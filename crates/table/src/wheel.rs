@@ -7,8 +7,8 @@
 //! all due records, and continues in the next call when its budget is used up.
 //!
 //! Time is counted in ticks. The caller chooses the duration of a tick; 10 to 100 ms are suitable for timeouts from one
-//! second to several days. The wheel has three levels of 64 time spans, with 1, 64 and 4,096 ticks. Records beyond the
-//! last time span are rearmed every 258,048 ticks.
+//! second to several days. The wheel has three levels of 64 time spans, with 1, 64 and 4,096 ticks. Records whose
+//! timeout lies beyond the last time span are rearmed every 258,048 ticks.
 
 use crate::flow::{FlowTable, Links, Previous, Record, RecordIndex};
 
@@ -19,7 +19,7 @@ const LEVELS: usize = 3;
 /// Number of bits in the number of a time span within its level.
 const BITS: u32 = 6;
 const SPANS: usize = 1 << BITS;
-/// Number of lists in a time span, and thus number of records that can be fetched from memory simultaneously.
+/// Number of lists in a time span. This is also the number of records that can be fetched from memory simultaneously.
 const CHAINS: usize = 8;
 
 /// Maximum number of records unlinked in one step.
@@ -221,8 +221,8 @@ impl Wheel {
         starts.min()
     }
 
-    /// Time span for a tick after the current tick: in the finest level that covers this tick, or else the last time
-    /// span.
+    /// Time span for a tick after the current tick. The time span is in the finest level that covers this tick; if no
+    /// level covers it, the result is the last time span.
     fn span(&self, due: Tick) -> Span {
         for level in 0..LEVELS {
             let shift = BITS * level as u32;

@@ -37,9 +37,9 @@ fn key6(input: &[u8]) -> FlowKey6 {
     FlowKey6 { tuple, protocol: 17 }
 }
 
-/// Checks that 65,536 hashes are distinct, and that groups of 12 bits that select a position are distributed randomly
-/// over 4,096 values. The mean is 16 hashes per value. The probability of more than 48 hashes for any value is one in a
-/// million.
+/// Checks that 65,536 hashes are distinct, and that each group of 12 hash bits that selects a position is randomly
+/// distributed over its 4,096 values. The mean is 16 hashes per value. The probability of more than 48 hashes for any
+/// value is one in a million.
 fn assert_spread(hashes: &[u64]) {
     assert_eq!(hashes.len(), hashes.iter().collect::<HashSet<_>>().len());
     for shift in [0, 10, 20, 32, 42, 52] {

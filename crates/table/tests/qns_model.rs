@@ -56,7 +56,7 @@ fn table<A: key::Address>(buckets: u32) -> QnsTable<A> {
     QnsTable::with_thresholds([1, 2], [usize::MAX; 2], buckets)
 }
 
-/// A prefix of 8 bits, selected so that the hashes of its rules end in the two bits `ending`.
+/// A prefix of 8 bits, chosen so that the hashes of rules with this prefix end in the two bits `ending`.
 fn prefix(table: &QnsTable<u32>, ending: u64) -> u32 {
     let reader = table.reader();
     let hash = |prefix: &u32| reader.shared.hasher.block(key::block_of(&rule(*prefix, 8, None)));

@@ -52,8 +52,8 @@ fn linear<A: Family>(rules: &BTreeMap<Key<A>, u16>, query: &Query<A>) -> Option<
         })
 }
 
-/// A modification of a rule: `Some` adds the rule or changes its value to the value with this number, and `None`
-/// removes the rule.
+/// A modification of a rule. `Some` adds the rule with the value that has this number, or changes the rule to this
+/// value; `None` removes the rule.
 type Edit<A> = (Key<A>, Option<u16>);
 
 fn key<A: Family>(address: impl Strategy<Value = A>) -> impl Strategy<Value = Key<A>> {

@@ -38,14 +38,14 @@ pub fn emit_request(packet: &mut Packet<'_>, sender_mac: Mac, sender: u32, targe
     emit(packet, link, REQUEST, sender, [0; 6], target)
 }
 
-/// Writes a unicast request to `packet`. The request verifies that the host `link.destination` still has the address
-/// `target` (RFC 1122, section 2.3.2.1). Returns false, without effect, if the buffer is too small.
+/// Writes to `packet` a unicast request, which verifies that the host with the MAC `link.destination` still has the
+/// address `target` (RFC 1122, section 2.3.2.1). Returns false, without effect, if the buffer is too small.
 pub fn emit_probe(packet: &mut Packet<'_>, link: Link, sender: u32, target: u32) -> bool {
     emit(packet, link, REQUEST, sender, [0; 6], target)
 }
 
-/// Writes a reply to `packet`. The reply reports `link.source` as the MAC of `sender`. Returns false, without effect,
-/// if the buffer is too small.
+/// Writes to `packet` a reply that reports `link.source` as the MAC of `sender`. Returns false, without effect, if the
+/// buffer is too small.
 pub fn emit_reply(packet: &mut Packet<'_>, link: Link, sender: u32, target: u32) -> bool {
     emit(packet, link, REPLY, sender, link.destination, target)
 }

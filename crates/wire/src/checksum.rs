@@ -9,8 +9,8 @@ fn fold(sum: u64) -> u16 {
     ((sum & 0xffff) + (sum >> 16)) as u16
 }
 
-/// Folded one's-complement sum of the bytes as big-endian 16-bit words. An odd last byte is padded with zero. Data with
-/// a correct checksum field has the sum 0xffff.
+/// Folded one's-complement sum of the bytes as big-endian 16-bit words. An odd last byte is padded with zero. If the
+/// data contains a correct checksum field, the sum is 0xffff.
 #[inline]
 pub fn sum(bytes: &[u8]) -> u16 {
     let (words, tail) = bytes.as_chunks::<8>();
@@ -32,8 +32,8 @@ pub fn sum(bytes: &[u8]) -> u16 {
     if let [last] = tail {
         odd += u16::from_ne_bytes([*last, 0]) as u64;
     }
-    // Native words are summed, and the sum is byte-swapped, because one's-complement sums are independent of byte
-    // order.
+    // The words are summed in native byte order, and the bytes of the sum are swapped if necessary. The result is
+    // correct, because a one's-complement sum doesn't depend on the byte order.
     u16::from_be(fold(
         (even & 0xffff_ffff) + (even >> 32) + (odd & 0xffff_ffff) + (odd >> 32),
     ))

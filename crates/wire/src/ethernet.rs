@@ -39,8 +39,8 @@ pub mod ethertype {
 /// Maximum value of the length field in an 802.3 frame. Larger values are EtherTypes.
 const MAX_802_3: u16 = 1500;
 
-/// Whether `body` may contain IP inside a header that is not parsed: one of [`ethertype::ENCAPSULATIONS`], or LLC (RFC
-/// 1042). `body` is the data after the EtherType `kind`, without VLAN tags.
+/// Whether `body`, the data after the EtherType `kind` and after any VLAN tags, may contain IP inside a header that is
+/// not parsed. Such a header is one of [`ethertype::ENCAPSULATIONS`], or LLC (RFC 1042).
 pub fn hides_ip(kind: u16, body: &[u8]) -> bool {
     if kind > MAX_802_3 {
         return ethertype::ENCAPSULATIONS.contains(&kind);

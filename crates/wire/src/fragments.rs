@@ -21,8 +21,8 @@ pub struct Fragments<'f> {
 }
 
 impl<'f> Fragments<'f> {
-    /// Fragments the datagram of `frame` so that no fragment exceeds `mtu`. `None` if the datagram is not IPv4, or if
-    /// `mtu` leaves less than 8 bytes for payload. The caller must check whether the datagram may be fragmented (see
+    /// Divides the datagram of `frame` into fragments that don't exceed `mtu`. `None` if the datagram is not IPv4, or
+    /// if `mtu` leaves less than 8 bytes for payload. The caller must check whether the datagram may be fragmented (see
     /// [`Ipv4::dont_fragment`]).
     pub fn new(frame: &'f [u8], layers: &Layers, mtu: u16) -> Option<Self> {
         if layers.class != Class::Ipv4 {
@@ -112,7 +112,7 @@ impl<'f> Fragments<'f> {
     }
 }
 
-/// The options that must be copied to every fragment (padded with zeros to 32-bit words), and the number of bytes.
+/// The options that must be copied to every fragment, padded with zeros to 32-bit words, and their length in bytes.
 fn copied_options(options: &[u8]) -> ([u8; OPTIONS], usize) {
     let mut copied = [0; OPTIONS];
     let mut length = 0;

@@ -112,7 +112,7 @@ impl Error {
         }
     }
 
-    /// The datagram exceeds the next hop's MTU and has the don't-fragment flag (RFC 1191).
+    /// The datagram exceeds the MTU of the next hop, and its don't-fragment flag is set (RFC 1191).
     pub const fn fragmentation_needed(mtu: u16) -> Error {
         Error {
             kind: kind::UNREACHABLE,
@@ -140,7 +140,7 @@ pub fn may_send_error(frame: &[u8], layers: &Layers) -> bool {
         && !matches!(source >> 24, 0 | 127)
 }
 
-/// Writes an ICMP error from `source` to `destination` to `packet`. The error quotes `datagram`, up to a total length
+/// Writes to `packet` an ICMP error from `source` to `destination`. The error quotes `datagram`, up to a total length
 /// of 576 bytes. Returns false, without effect, if the buffer is too small.
 pub fn emit_error(
     packet: &mut Packet<'_>,

@@ -115,9 +115,9 @@ pub fn may_send_error(frame: &[u8], layers: &Layers, too_big: bool) -> bool {
         && source >> 120 != 0xff
 }
 
-/// Writes an ICMPv6 message of `length` bytes, zeroed except for type and code, to `packet`. Returns the message and
-/// the sum of its pseudo-header. The caller completes the message, and passes message and sum to [`finish`]. `None`,
-/// without effect, if the buffer is too small.
+/// Writes to `packet` an ICMPv6 message of `length` bytes, which are zero except for type and code. Returns the message
+/// and the sum of its pseudo-header. The caller completes the message, and passes message and sum to [`finish`].
+/// `None`, without effect, if the buffer is too small.
 pub(crate) fn start<'p>(
     packet: &'p mut Packet<'_>,
     link: Link,
@@ -147,7 +147,7 @@ pub(crate) fn finish(message: &mut [u8], pseudo: u16) {
     CHECKSUM.write(message, !checksum::add(checksum::sum(message), pseudo));
 }
 
-/// Writes an ICMPv6 error from `source` to `destination` to `packet`. The error quotes `datagram`, up to a total length
+/// Writes to `packet` an ICMPv6 error from `source` to `destination`. The error quotes `datagram`, up to a total length
 /// of 1,280 bytes. Returns false, without effect, if the buffer is too small.
 pub fn emit_error(
     packet: &mut Packet<'_>,

@@ -141,8 +141,8 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Ipv4<B> {
 #[inline(always)]
 pub fn decrement_header_ttl(header: &mut [u8; LENGTH]) {
     header[8] = header[8].wrapping_sub(1);
-    // A decrement subtracts 256 from the word of TTL and protocol, and thus adds 256 to the checksum. Bytes are added
-    // in memory order, because one's-complement sums are independent of byte order.
+    // A decrement subtracts 256 from the 16-bit word that contains TTL and protocol, and thus adds 256 to the checksum.
+    // Bytes are added in memory order, because one's-complement sums are independent of byte order.
     let field = u32::from(u16::from_ne_bytes([header[10], header[11]])) + u32::from(0x0100u16.to_be());
     let field = (field + u32::from(field >= 0xffff)) as u16;
     header[10..12].copy_from_slice(&field.to_ne_bytes());

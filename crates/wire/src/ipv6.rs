@@ -81,7 +81,8 @@ pub struct Chain {
     pub names_protocol: usize,
     /// Offset of the fragment header, if present.
     pub fragment: Option<usize>,
-    /// Segments left in a routing header. For a value above 0, the destination address is not the final destination.
+    /// Value of the field "segments left" in a routing header. If it is above 0, the destination address is not the
+    /// final destination.
     pub segments_left: u8,
 }
 

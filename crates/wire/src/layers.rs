@@ -61,7 +61,7 @@ impl Flags {
     /// An unfragmented TCP or UDP packet over IPv4 without options, or over IPv6 without extension headers.
     pub const PLAIN: Flags = Flags(0x40);
 
-    /// Whether any of `bits` is set.
+    /// Whether at least one of `bits` is set.
     #[inline(always)]
     pub const fn has(self, bits: Flags) -> bool {
         self.0 & bits.0 != 0
@@ -113,7 +113,8 @@ const _: () = assert!(size_of::<Layers>() <= 24 && size_of::<Result<Layers, Faul
 #[inline(always)]
 pub fn parse_fast(head: &[u8; 54], length: usize) -> Option<Layers> {
     const L4: usize = ethernet::LENGTH + ipv4::LENGTH;
-    // EtherType, IP version and header length. The lowest byte is 0 instead of the type of service.
+    // EtherType, IP version and header length in one word. The lowest byte, where the frame has the type of service, is
+    // 0.
     let kind = u32::from_be_bytes([head[12], head[13], head[14], 0]);
     let total = u16::from_be_bytes([head[16], head[17]]) as usize;
     let fragment = u16::from_ne_bytes([head[20], head[21]]) & (ipv4::MORE_FRAGMENTS | ipv4::FRAGMENT_OFFSET).to_be();
@@ -315,8 +316,8 @@ fn transport(frame: &[u8], layers: &mut Layers) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Ports of a transport header. TCP and UDP payloads must contain at least the ports, ICMP payloads at least 8 bytes.
-/// `None` for other ICMP messages, such as errors. Sets the ICMP flags.
+/// Ports of a transport header. For TCP and UDP, `payload` must contain at least the ports; for ICMP, at least 8 bytes.
+/// `None` for ICMP messages other than queries, such as errors. Sets the ICMP flags.
 ///
 /// For an ICMP query, the source port is the identifier, and the destination port is the sum of the identifier and the
 /// request's type. The ports of a reply are exchanged. Thus two hosts that ping each other with equal identifiers have

@@ -124,7 +124,8 @@ fn is_multicast(address: u128) -> bool {
     address >> 120 == 0xff
 }
 
-/// Source and target link-layer address options; `None` if an option is empty or too long.
+/// The addresses in the source and the target link-layer address options. The outer `None` means that an option is
+/// empty or too long.
 fn link_options(options: &[u8]) -> Option<(Option<Mac>, Option<Mac>)> {
     let (mut source, mut target) = (None, None);
     let mut rest = options;
@@ -169,10 +170,10 @@ fn link_option(message: &mut [u8], offset: usize, kind: u8, address: Mac) {
     }
 }
 
-/// Writes a neighbour solicitation for `target` from `source` to `destination` to `packet`. The destination of a
-/// reachability probe is the target, and `link` contains its MAC. The destination of other solicitations is the
-/// target's [`solicited_node`] group. A solicitation for duplicate address detection has an unspecified source and no
-/// link-layer address. Returns false, without effect, if the buffer is too small.
+/// Writes to `packet` a neighbour solicitation for `target`, which is sent from `source` to `destination`. The
+/// destination of a reachability probe is the target, and `link` contains its MAC. The destination of other
+/// solicitations is the target's [`solicited_node`] group. A solicitation for duplicate address detection has an
+/// unspecified source and no link-layer address. Returns false, without effect, if the buffer is too small.
 pub fn emit_solicitation(packet: &mut Packet<'_>, link: Link, source: u128, destination: u128, target: u128) -> bool {
     let length = if source == 0 { 24 } else { 32 };
     let head = (kind::NEIGHBOUR_SOLICITATION, 0);
@@ -187,8 +188,8 @@ pub fn emit_solicitation(packet: &mut Packet<'_>, link: Link, source: u128, dest
     true
 }
 
-/// Writes an advertisement of `link.source` as the MAC of `target` to `packet`. Returns false, without effect, if the
-/// buffer is too small.
+/// Writes to `packet` an advertisement that reports `link.source` as the MAC of `target`. Returns false, without
+/// effect, if the buffer is too small.
 pub fn emit_advertisement(
     packet: &mut Packet<'_>,
     link: Link,
@@ -291,8 +292,8 @@ pub struct Router<'a> {
     pub prefixes: &'a [Prefix],
 }
 
-/// Writes a router advertisement from `source` (link-local) to `destination` to `packet`. Returns false, without
-/// effect, if the buffer is too small.
+/// Writes to `packet` a router advertisement from `source`, which is link-local, to `destination`. Returns false,
+/// without effect, if the buffer is too small.
 pub fn emit_router(
     packet: &mut Packet<'_>,
     link: Link,

@@ -15,8 +15,8 @@ pub enum Checksums {
     BadL3 = 2,
     /// The device reports an incorrect L4 checksum.
     BadL4 = 3,
-    /// The packet of a local sender requires checksum offload: the L4 checksum field contains the folded sum of the
-    /// pseudo-header.
+    /// The packet comes from a local sender that relies on checksum offload: the L4 checksum field contains only the
+    /// folded sum of the pseudo-header.
     PartialChecksum = 4,
 }
 
@@ -153,8 +153,8 @@ impl<'a> Packet<'a> {
         let length = end.max(self.len().min(ethernet::MIN_FRAME));
         self.window.length = length as u16;
         let frame = self.bytes_mut();
-        // Fast path for TCP segments without data, the most frequent frames with padding. Their padding lies in the
-        // last 8 bytes.
+        // Fast path for TCP segments without data. Most frames with padding are such segments, and their padding lies
+        // in the last 8 bytes.
         if let Some(last) = frame.last_chunk_mut::<8>()
             && let stripped = (end + 8).wrapping_sub(length)
             && stripped < 8

@@ -36,7 +36,8 @@ pub fn quoted(frame: &[u8], layers: &Layers) -> Result<Quoted, Fault> {
 }
 
 /// Like [`quoted`], but requires only the ports of TCP or UDP after `l4`, which are sufficient to identify the flow.
-/// Some hosts quote less than the 8 bytes that RFC 792 requires, because these hosts include IP options in the count.
+/// Some hosts quote fewer than the 8 bytes of the transport header that RFC 792 requires, because they count IP options
+/// among the 8 bytes.
 #[inline]
 pub fn quoted_flow(frame: &[u8], layers: &Layers) -> Result<Quoted, Fault> {
     quoted_with(frame, layers, 4)

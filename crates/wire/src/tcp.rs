@@ -97,7 +97,8 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Tcp<B> {
             return false;
         }
         size.write(self.bytes_mut(), max);
-        // A value at an odd offset spans two 16-bit words of the checksum, so its bytes count swapped.
+        // A value at an odd offset lies in two 16-bit words of the checksum. For the checksum, its two bytes are
+        // therefore swapped.
         let delta = match at % 2 {
             0 => Delta::default().word(offered, max),
             _ => Delta::default().word(offered.swap_bytes(), max.swap_bytes()),
@@ -119,8 +120,8 @@ pub struct Reset {
 }
 
 impl Reset {
-    /// The reset in reply to a segment with `length` bytes of TCP header and data. `None` if the segment is a reset or
-    /// has a truncated header.
+    /// The reset in reply to a segment whose TCP header and data have `length` bytes. `None` if the segment is a reset
+    /// or has a truncated header.
     pub fn to(segment: &[u8], length: usize) -> Option<Self> {
         let header = Tcp::new(segment.get(..LENGTH)?)?;
         let flags = header.flags();
@@ -148,9 +149,9 @@ impl Reset {
         })
     }
 
-    /// Replaces a data segment by a reset without data, which is forwarded to the segment's destination. For the
-    /// destination, the original sender has reset the connection. Returns false, without effect, if the segment does
-    /// not belong to an established connection.
+    /// Replaces a data segment by a reset without data, which is forwarded to the segment's destination. To the
+    /// destination, it looks as if the original sender had reset the connection. Returns false, without effect, if the
+    /// segment does not belong to an established connection.
     pub fn replace(packet: &mut Packet<'_>, layers: &Layers) -> bool {
         let (l3, l4) = (usize::from(layers.l3), usize::from(layers.l4));
         let Some(header) = packet.bytes().get(l4..).and_then(Tcp::new) else {

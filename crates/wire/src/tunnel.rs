@@ -23,7 +23,7 @@ pub mod vxlan {
     /// The port assigned by IANA.
     pub const PORT: u16 = 4789;
 
-    /// Network identifier (VNI) of a VXLAN header; `None` without a valid VNI. Reserved bits are ignored.
+    /// Network identifier (VNI) of a VXLAN header; `None` if the header has no valid VNI. Reserved bits are ignored.
     #[inline]
     pub fn read(header: &[u8]) -> Option<u32> {
         let header = Vxlan::new(header)?;
@@ -71,8 +71,8 @@ pub mod gre {
     }
 
     /// Parses the GRE header at the start of `payload`, the payload of the outer packet. `None` if the header is
-    /// truncated, or if its checksum is incorrect. Also `None` for unsupported headers: with sequence numbers, source
-    /// routes, a different version, or reserved bits.
+    /// truncated, or if its checksum is incorrect. Also `None` if the header is not supported, because it has a
+    /// sequence number, a source route, a different version, or reserved bits that are set.
     #[inline]
     pub fn read(payload: &[u8]) -> Option<Read> {
         let header = Gre::new(payload)?;

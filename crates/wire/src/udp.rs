@@ -12,8 +12,8 @@ header! {
 }
 
 /// Number of bytes covered by the checksum of a UDP-Lite packet. The coverage field replaces the length field of UDP. A
-/// coverage of 0 means the whole packet. `None` if the coverage is less than the header or exceeds the packet (RFC
-/// 3828, section 3.1).
+/// coverage of 0 means the whole packet. `None` if the coverage is less than the length of the header, or greater than
+/// the length of the packet (RFC 3828, section 3.1).
 #[inline]
 pub fn coverage(packet: &[u8]) -> Option<usize> {
     let covered = match DATAGRAM_LENGTH.read(packet) {

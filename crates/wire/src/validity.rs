@@ -1,5 +1,5 @@
-//! Checks whether a packet may be forwarded: lengths, checksums that the device has not verified, martian addresses,
-//! fragments and flags. [`crate::layers::parse`] must parse the packet before these checks.
+//! Checks whether a packet may be forwarded. The checks cover lengths, checksums that the device has not verified,
+//! martian addresses, fragments and flags. [`crate::layers::parse`] must parse the packet before these checks.
 
 use core::hint::select_unpredictable;
 
@@ -22,8 +22,8 @@ pub struct Policy {
     /// Reject IPv4 source routes. IPv6 routing headers of type 0 are always rejected (RFC 5095).
     pub source_routes: bool,
     /// Reject invalid lengths and flags in TCP and UDP headers. RFC 1812 (section 5.2.2) does not require this check of
-    /// routers. Checksums are checked regardless of this setting, so that no packet that requires checksum offload is
-    /// forwarded with its incomplete checksum.
+    /// routers. Checksums are checked regardless of this setting. Otherwise, a packet that requires checksum offload
+    /// could be forwarded with an incomplete checksum.
     pub headers: bool,
 }
 
@@ -208,7 +208,7 @@ fn validate_any(frame: &[u8], checksums: Checksums, layers: &Layers, policy: &Po
         Fragment::First if !policy.headers => Ok(Validity::Valid),
         Fragment::First => match transport(payload, layers) {
             Err(Fault::BadTcpOffset) => Err(Fault::TinyFragment),
-            // The UDP length is the length of the whole datagram and need not match this fragment.
+            // The UDP length is the length of the whole datagram, so it need not match the length of this fragment.
             Ok(()) | Err(Fault::BadUdpLength) => Ok(Validity::Valid),
             Err(fault) => Err(fault),
         },
@@ -374,7 +374,7 @@ fn covered(datagram: &[u8], payload: &[u8], layers: &Layers) -> Option<Covered> 
         (protocol::ICMPV6, Class::Ipv6) => (icmpv6::CHECKSUM.offset, payload.len()),
         _ => return None,
     };
-    // The pseudo-header of UDP-Lite contains the length of the whole packet, independent of the coverage (RFC 3828,
+    // The pseudo-header of UDP-Lite contains the length of the whole packet, whatever the coverage is (RFC 3828,
     // section 3.1).
     let covered_bytes = if layers.protocol == protocol::UDP_LITE {
         payload.len()

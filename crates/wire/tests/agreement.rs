@@ -20,7 +20,8 @@ fn addresses(frame: &Frame) -> (u128, u128) {
     }
 }
 
-/// Ports in the description of a generated frame. For an echo message: values that serve as ports.
+/// Ports in the description of a generated frame. For an echo message, these are the values that serve as its ports in
+/// a flow key.
 fn ports(frame: &Frame) -> (u16, u16) {
     use etherparse::{Icmpv4Type as V4, Icmpv6Type as V6};
     match &frame.transport {
@@ -105,7 +106,8 @@ proptest! {
         if !covered.is_empty() {
             let at = covered.start + at.index(covered.len());
             bytes[at] ^= 0x10;
-            // By chance, one of 65,536 packets has the checksum field of a packet that requires checksum offload.
+            // By chance, the checksum field of one in 65,536 packets looks like that of a packet that requires checksum
+            // offload.
             prop_assert_ne!(Ok(Validity::Valid), validate(&bytes, Checksums::Unverified, &layers, &policy));
         }
     }

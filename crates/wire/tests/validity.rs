@@ -176,7 +176,7 @@ fn faulty() -> Vec<(Fault, Vec<u8>)> {
 
 #[test]
 fn validity_of_faulty_frames_names_the_fault() {
-    // Recompute the header checksum, because header bytes were changed after its computation. Keep it in tests of bad
+    // Header bytes were changed after the header checksum was computed, so it is computed again, except in tests of bad
     // header checksums.
     for (fault, bytes) in faulty() {
         let capture = sluice_testkit::capture::on_failure("validity-of-faulty-frames", [&bytes]);

@@ -79,7 +79,8 @@ pub struct ControlPlane {
     conflicts: Arc<Conflicts>,
     /// Capacity of each shard for allocations from IPv4 and IPv6 pools.
     capacity: [Capacity; 2],
-    /// The previous port layouts. The control plane keeps them, so that the control thread and not a worker frees their memory.
+    /// The previous port layouts. They are kept here so that their memory is freed by the control thread instead of a
+    /// worker.
     before: PortLayouts,
     /// How often the link of each interface has come up.
     ups: Arc<[AtomicU32]>,
@@ -92,8 +93,9 @@ pub struct ControlPlane {
     now: Now,
 }
 
-/// Minimum interval, in nanoseconds, between two generations published for changes of individual rules and routes. This interval and
-/// the maximum delay of revalidation together stay below one second, so a session that is no longer permitted ends within a second.
+/// Minimum interval in nanoseconds between two generations that are published because individual rules or routes have
+/// changed. This interval and the maximum delay of revalidation together stay below one second, so a session that is no
+/// longer permitted ends within a second.
 pub const MIN_PUBLISH_INTERVAL: u64 = 400_000_000;
 
 /// Marks the interfaces that are point-to-point links and therefore have a single neighbour.

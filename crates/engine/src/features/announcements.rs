@@ -12,12 +12,12 @@ use sluice_route::Address;
 use crate::packet::task::AddressPosition;
 use crate::snapshot::{Interface, Snapshot};
 
-/// Number of announcements of each address, and the interval between two announcements in nanoseconds (RFC 5227:
-/// `ANNOUNCE_NUM`, `ANNOUNCE_INTERVAL`).
+/// Number of times that each address is announced, and the interval in nanoseconds between two announcements of an
+/// address (RFC 5227: `ANNOUNCE_NUM`, `ANNOUNCE_INTERVAL`).
 const ANNOUNCE: (u8, u64) = (2, 2_000_000_000);
 
-/// Limits of one call of [`Announcements::advance`]: number of examined addresses, number of sent announcements, and
-/// nanoseconds until the next call.
+/// Limits of one call of [`Announcements::advance`]: maximum number of examined addresses, maximum number of sent
+/// announcements, and nanoseconds until the next call.
 const STEP: (usize, usize, u64) = (64, 4, 1_000_000);
 
 /// Minimum prefix length of networks that are searched for translated outside addresses. The minimum limits the search
@@ -79,7 +79,7 @@ struct Announcing {
     committed: Option<u32>,
     /// Digest of the MAC address and the addresses that were announced.
     announced: u64,
-    /// Number of times that the link had come up at the last check.
+    /// How often the link had come up until the last check.
     ups: u32,
     /// Number of remaining announcements of each address. `next` is the time of the next step in nanoseconds.
     remaining: u8,
@@ -180,8 +180,8 @@ impl Announcing {
     }
 }
 
-/// Whether the gateway uses the interface's MAC to answer ARP requests and neighbour solicitations for an address. The
-/// condition is that the address is a translated outside address on the link.
+/// Whether the gateway answers ARP requests and neighbour solicitations for an address with the MAC of the interface.
+/// It answers if NAT uses the address as an outside address on the link.
 pub fn proxies_for(interface: &Interface, snapshot: &Snapshot, address: u32) -> bool {
     let (nat, context) = (&snapshot.nat4, interface.context);
     interface.outside && (nat.pools.owner(context, address).is_some() || nat.rules.proxies_for(context, address))

@@ -52,7 +52,7 @@ pub fn apply_application<F: Family>(
     let now = match refuses {
         Some(with) => InspectState::Denied(with),
         None if !is_denied => return,
-        // Inspection has missed the dropped packets, so inspection continues midstream.
+        // The inspector did not get the packets that were dropped so far, so inspection continues midstream.
         None if is_inspected(snapshot, &session, session.adjacency(Direction::Forward)) => InspectState::Enabled,
         None if class_of_session::<F>(snapshot, shard.number, index).is_some() => InspectState::Remarked,
         None => InspectState::Nothing,
@@ -76,7 +76,7 @@ pub(super) fn is_inspected<F: Family>(snapshot: &Snapshot, session: &impl Sessio
     inspection.is_some_and(|on| on.is_on(session.interface()) || on.is_on(there.interface() as u16))
 }
 
-/// After the application of a session is known, sets the mark and the class that rules determine.
+/// When the application of a session is known, sets the mark and the class that the rules assign to this application.
 fn mark_again<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, snapshot: &Snapshot, marking: SessionMarking) {
     if let Some(marks) = snapshot.marks.as_deref() {
         marks.set::<F>(shard.number, index, marking.mark);

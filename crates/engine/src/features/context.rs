@@ -49,7 +49,7 @@ pub struct OwnerState {
     pub quotas: Option<u32>,
     /// Fragmented datagrams in virtual reassembly.
     pub datagrams: VirtualReassembly,
-    /// Times of the next and of the last router advertisement of each interface, in nanoseconds.
+    /// For each interface: time of the next router advertisement, and time of the last one, in nanoseconds.
     pub advertise_at: Vec<(u64, Option<u64>)>,
     /// State of the announcements of the gateway's addresses.
     pub announcements: Announcements,
@@ -75,7 +75,7 @@ impl OwnerState {
     }
 }
 
-/// Maximum number of sessions that a burst revalidates, in addition to overdue sessions.
+/// Maximum number of sessions that a burst revalidates although they are not overdue.
 const MAX_REVALIDATIONS: usize = 4;
 
 /// Nanoseconds for which a session of an older snapshot may be used. An overdue session is revalidated by its next packet.
@@ -137,9 +137,8 @@ impl Revalidations {
         }
     }
 
-    /// Whether the burst revalidates the packet's session, if the decision for the session was made from an older
-    /// snapshot. If the first packet of a session was admitted without revalidation, all packets of the session in the
-    /// burst are admitted, so that the packets keep their order.
+    /// Whether the burst revalidates the packet's session, whose decision was made from an older snapshot. The result
+    /// is the same for all packets of a session in the burst, so that the packets keep their order.
     #[inline]
     pub fn admit(&mut self, shard: u16, index: RecordIndex, generation: u32) -> bool {
         let is_older = |overdue: u32| (generation.wrapping_sub(overdue) as i32) < 0;
@@ -174,7 +173,7 @@ pub struct NodeContext<'c, 'm> {
     pub own: WorkerIndex,
     /// Start parameters.
     pub start: &'c StartParameters,
-    /// The stages that other workers execute for this worker.
+    /// The workers that execute other pipeline stages for packets of this worker.
     pub role: &'c Role,
     /// The newest snapshot.
     pub snapshot: &'c Snapshot,
@@ -200,9 +199,10 @@ pub struct NodeContext<'c, 'm> {
     pub owner: Option<&'c mut OwnerState>,
     /// The sessions that this burst may revalidate.
     pub revisions: Revalidations,
-    /// Whether the worker queues packets of its own shards for later processing, because receiving takes precedence.
+    /// Whether the worker gives precedence to receiving, and therefore queues the packets of its own shards for later
+    /// processing.
     pub defers: bool,
-    /// Number of recently received packets by shard, if packets are counted.
+    /// Number of recently received packets of each shard; empty if the worker does not count them.
     pub seen: &'c mut [u32],
 }
 

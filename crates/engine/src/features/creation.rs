@@ -60,7 +60,8 @@ pub enum FlowDecision<F: Family> {
     Plain,
     /// Deliver to the gateway itself.
     Gateway,
-    /// Forward to an inside host by its outside address, like a packet from outside. The source is not translated.
+    /// Translate the destination, which is an outside address, to its inside host, as for a packet from outside. The
+    /// source is not translated.
     Hairpin,
     /// Resolve a neighbour before a session is created.
     Wait(UnresolvedNeighbour),
@@ -118,7 +119,7 @@ impl<F: Family> RoutedFlow<F> {
         route::egress(self.there).unwrap_or(u16::MAX)
     }
 
-    /// The tuple of a flow with the translated destination.
+    /// The tuple of a flow, in which the destination is replaced by the translated destination.
     #[inline(always)]
     pub fn translated(&self, tuple: &F::Tuple) -> F::Tuple {
         let Some(Target { address, port }) = self.target else {
@@ -166,7 +167,7 @@ pub struct NewFlow<F: Family> {
     pub destination: DestinationMatch<F>,
     /// The route of the flow; `None` if the decision is already made.
     route: Option<RoutedFlow<F>>,
-    /// Number of the source rule that matches the flow.
+    /// Rule number of the source rule that matches the flow.
     pub source_rule: Option<RuleId>,
     /// The decision for the flow.
     pub decision: FlowDecision<F>,
@@ -200,7 +201,7 @@ pub struct NewFlows<F: Family> {
     /// Keys of the flows, at the same positions as in `flows`. The keys are contiguous in memory, so that they are
     /// hashed together.
     pub keys: ArrayVec<F::Key, BURST_BUFFERS>,
-    /// Number of flows at the start of `flows` that were added with their decision.
+    /// Number of flows that were added together with their decision. These flows are at the start of `flows`.
     pub classified: usize,
     /// Marks and traffic classes that filter rules have set.
     markings: ArrayVec<(BufferIndex, SessionMarking), BURST_BUFFERS>,
@@ -218,8 +219,8 @@ impl<F: Family> Default for NewFlows<F> {
 }
 
 impl<F: Family> NewFlows<F> {
-    /// Adds a packet for whose flow the creation of a session is already decided. The flow passes only through the last
-    /// two steps.
+    /// Adds a packet for whose flow the decision was already made: the flow gets a session with this translation. It
+    /// passes only through the last two steps.
     #[inline(always)]
     pub fn push(&mut self, slot: BufferIndex, key: F::Key, translation: FlowTranslation<F>) {
         put(
@@ -254,8 +255,8 @@ fn replace<F: Family>(ctx: &mut NodeContext<'_, '_>, meta: &Meta, key: &F::Key, 
     }
 }
 
-/// The session of a closed connection between the endpoints of a packet. The packet may belong to either direction and
-/// starts a new connection, for which a new session replaces the returned session.
+/// The session of a closed connection whose endpoints a packet uses for a new connection. The packet may come from
+/// either endpoint. The new connection gets a new session, which replaces the returned session.
 pub fn reusable_session<F: Family>(shard: &Shard<'_>, hash: u64, key: &F::Key, layers: &Layers) -> Option<RecordIndex> {
     let (index, _) = F::table_ref(shard).find(hash, key)?;
     let session = F::table_ref(shard).get(index)?;

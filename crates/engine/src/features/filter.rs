@@ -1,5 +1,5 @@
-//! The packet filter, evaluated between routing and source translation: queries, which contain the fields of packets that rules
-//! match, and results.
+//! The packet filter, which is evaluated between routing and source translation. A query contains the fields of a
+//! packet that rules match; a result says how the packet is processed.
 //!
 //! A stateful filter is evaluated for the first packet of each flow during session creation. A stateless filter is evaluated for
 //! every packet by `forward`, and during session creation for the first packet of each translated flow.
@@ -144,7 +144,7 @@ fn rejection_of<A: Address>(header: &Header<A>, result: FilterResult) -> Option<
         (Verdict::Reject(_), _) => Denied::Rejected,
         (Verdict::Drop, _) => Denied::Denied,
     };
-    // A later fragment has no TCP header from which a reset could be made.
+    // A later fragment has no TCP header, so no reset can be made from it.
     let is_segment =
         header.get(Field::Protocol) == u32::from(TCP) && header.get(Field::Fragment) != Fragment::Later as u32;
     let icmp_error = match result.verdict {
@@ -183,8 +183,8 @@ pub fn known_application<F: Family>(session: &F::Session, recognition: &Identifi
 }
 
 /// The rejection of a session, if a rule with an application condition rejects this application. A hairpinned session
-/// is filtered in its first pass; bridged sessions are not filtered. If `counting` is a time in nanoseconds, the
-/// evaluation is counted, and `marked` receives the marking that rules set.
+/// is filtered in its first pass; bridged sessions are not filtered. If `counting` contains a time (in nanoseconds),
+/// the evaluation increments hit counters, and `marked` is called with the marking that rules set.
 pub fn rejects_application<F: Family>(
     snapshot: &Snapshot,
     forwarding: &ForwardingState,
@@ -210,7 +210,7 @@ pub fn rejects_application<F: Family>(
     };
     let would = refused(filter.evaluate_as(&header, Some(known)));
     match counting {
-        // If the identification is incomplete, the evaluation is counted later.
+        // While the identification is incomplete, hit counters are not incremented; a later evaluation does that.
         Some(now) if known.is_all || would.is_some() => {
             let (result, marking) = filter.decide_as(&header, known, &filters.counters, now);
             marked(marking);
@@ -220,13 +220,13 @@ pub fn rejects_application<F: Family>(
     }
 }
 
-/// Whether the first packet of a flow would pass the present filter. The evaluation is not counted.
+/// Whether the first packet of a flow would pass the present filter. The evaluation does not increment hit counters.
 pub fn would_pass<F: Family>(filter: &Filter<F::Number>, header: &Header<F::Number>) -> bool {
     filter.evaluate(header).verdict.passes()
 }
 
-/// Whether the first packet of a session with a mark would pass the present filter. Rules with an application can't
-/// reject it.
+/// Whether the first packet of a session that has this mark would pass the present filter. Rules with an application
+/// condition can't reject the packet.
 #[inline]
 pub fn passes<F: Family>(
     snapshot: &Snapshot,
@@ -242,8 +242,8 @@ pub fn passes<F: Family>(
     }
 }
 
-/// Whether the present filter would create a session for the flow of an existing session without a mark and without a
-/// known application.
+/// Whether the present filter would create a session for the flow of an existing session. The evaluation assumes that
+/// the session has no mark and that its application is unknown.
 pub fn is_tracked<F: Family>(
     snapshot: &Snapshot,
     forwarding: &ForwardingState,
@@ -254,7 +254,7 @@ pub fn is_tracked<F: Family>(
     may_start(result) && result.verdict != Verdict::AcceptUntracked
 }
 
-/// Whether a flow passes. Rules with an application can't reject it.
+/// Whether a flow with this filter result may start. A rejection that depends on the application does not count.
 pub fn may_start(result: FilterResult) -> bool {
     result.verdict.passes() || matches!(result.by, DecidedBy::Application(_))
 }
@@ -317,8 +317,9 @@ pub fn macs_of(frame: &[u8], layers: &Layers) -> Option<[[u8; 6]; 2]> {
     (has_frame && macs[0] != [0; 6]).then_some(macs)
 }
 
-/// The MAC addresses of the frames that carry a session's first packets, derived from the session's adjacencies: the
-/// MAC of the reverse direction's neighbour, and the MAC of the interface.
+/// Source and destination MAC of the frame that carries a session's first packet. They are derived from the session's
+/// adjacencies: the source is the MAC of the reverse direction's neighbour, and the destination is the MAC of the
+/// interface.
 pub fn macs_from(
     snapshot: &Snapshot,
     forwarding: &ForwardingState,
@@ -346,8 +347,8 @@ fn translated<F: Family>(session: &F::Session) -> F::Tuple {
     )
 }
 
-/// The changes of individual filter rules in recent generations. The outer `None` means that there is no filter. The
-/// inner `None` means that some of these changes are no longer recorded.
+/// The changes of individual filter rules in the last `generations` generations. The outer `None` means that there is
+/// no filter. The inner `None` means that some of these changes are no longer recorded.
 #[inline(always)]
 pub fn changed<F: Family>(snapshot: &Snapshot, generations: u32) -> Option<Option<&Changed>> {
     let changes = &snapshot.filter_changes[usize::from(F::IS_V6)];

@@ -76,7 +76,7 @@ pub fn hairpin<F: Family>(
     let Ok(mut layers) = layers::parse(packet.bytes()) else {
         return lists.drop_packet(slot, EngineReason::Forgotten);
     };
-    // A later fragment has no ports, so it gets the ports of its datagram.
+    // A later fragment contains no ports, so it gets the ports of the datagram's first fragment.
     (layers.source_port, layers.destination_port) = (as_sent.destination_port(), as_sent.source_port());
     meta.layers = layers;
     meta.origin = Origin::Hairpinned;

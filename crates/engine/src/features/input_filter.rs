@@ -68,8 +68,8 @@ fn admit_of<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, frame: &[u8]) -> 
 }
 
 /// The hash of a fragmented datagram. Fragments to a multicast group bypass virtual reassembly, so their IP ID is not
-/// part of the hash. A later fragment to a group gets the result of the newest first fragment with the same source and
-/// group.
+/// part of the hash. A later fragment to a group gets the result of the newest first fragment that has the same source
+/// and the same group.
 fn datagram<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, tuple: &F::Tuple) -> u64 {
     let ends = F::Tuple::new(tuple.source(), tuple.destination(), 0, 0, tuple.context());
     let hash = F::hash_one(ctx.hasher, &F::make_key(ends, meta.layers.protocol));
@@ -98,7 +98,8 @@ fn admit_datagram<F: Family>(
     {
         let (hash, seconds) = (F::hash_one(ctx.hasher, &flow), timeout::<F>(snapshot, &flow));
         let (query, reply) = (layers.flags.has(Flags::ICMP_QUERY), layers.flags.has(Flags::ICMP_REPLY));
-        // Both endpoints may use one identifier for queries. The ICMP type determines which endpoint sent the query of a packet.
+        // Both endpoints may send queries with the same identifier. The ICMP type of a packet (request or reply) shows
+        // which endpoint has sent the query.
         if (!query || reply) && flows.initiated.is_known(hash, ctx.now, seconds) {
             return Ok(());
         }
@@ -189,7 +190,7 @@ fn may_start(layers: &Layers) -> bool {
     layers.protocol != TCP || layers.tcp_flags & RST == 0 && layers.tcp_flags & (SYN | ACK) != SYN | ACK
 }
 
-/// Number of seconds without packets after which a flow is removed.
+/// A flow is removed after this number of seconds without packets.
 fn timeout<F: Family>(snapshot: &Snapshot, key: &F::Key) -> u32 {
     snapshot.timeouts.seconds(match F::protocol(key) {
         TCP => TimeoutClass::TCP_ESTABLISHED,

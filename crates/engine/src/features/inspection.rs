@@ -31,7 +31,7 @@ pub use reassembly::Reassembly;
 /// A match of an inspection rule, as reported in an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alert {
-    /// The packet that matched, with the number of its flow.
+    /// The packet that matched, and the number of its flow.
     pub about: RecordSubject,
     /// Number of the rule that matched.
     pub rule: RuleNumber,

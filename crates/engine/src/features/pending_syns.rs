@@ -36,12 +36,12 @@ struct Entry {
 /// Parked SYNs of one worker.
 #[derive(Debug)]
 pub struct PendingSyns {
-    /// Parked SYNs in the order of their response times.
+    /// Parked SYNs, sorted by the time at which they are answered.
     entries: VecDeque<Entry>,
     /// Hashes of parked SYNs, for the detection of retransmissions. A later SYN may overwrite an entry, so the detection is not
     /// reliable.
     seen: Box<[u64]>,
-    /// Number of parked SYNs by shard.
+    /// Number of parked SYNs for each shard.
     counts: Box<[u32]>,
     /// Maximum number of parked SYNs of a shard.
     max: u32,
@@ -92,7 +92,7 @@ impl PendingSyns {
         );
     }
 
-    /// Removes and returns the next SYN with an expired waiting time.
+    /// Removes and returns the next SYN whose waiting time is over.
     pub fn take_due(&mut self, now: u64) -> Option<(WaitingPacket, Reason)> {
         let entry = match self.entries.front() {
             Some(entry) if entry.due <= now => self.entries.pop_front()?,

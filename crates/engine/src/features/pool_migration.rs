@@ -29,7 +29,7 @@ pub enum PortOwner {
     Unowned,
 }
 
-/// The owner of the port of a session in a shard, according to a snapshot.
+/// The owner, according to a snapshot, of the port that a session of the shard `shard` uses.
 pub fn port_owner<F: Family>(session: &F::Session, snapshot: &Snapshot, shard: u16) -> PortOwner {
     use sluice_nat::Resources;
     let Some(then) = session.nat().pool() else {
@@ -59,7 +59,8 @@ pub fn port_owner<F: Family>(session: &F::Session, snapshot: &Snapshot, shard: u
     if pools.get(then).is_some_and(includes) {
         return PortOwner::Pool(then);
     }
-    // Mappings and blocks stay with their pool. Only a port without a mapping or block can move to another pool.
+    // Mappings and blocks stay in their pool. A port can move to another pool only if it belongs to neither a mapping
+    // nor a block.
     let successor = pools
         .includes(public.context(), address, port, port)
         .filter(|&successor| {

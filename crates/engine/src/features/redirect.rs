@@ -1,6 +1,6 @@
 //! ICMP redirects. If the gateway forwards a packet on the link on which it arrived, a redirect informs the sender of
-//! the better next hop (RFC 1812, 5.2.7.2; RFC 4861, 8.2). The packet is forwarded normally; the worker sends the
-//! redirect after the nodes have run.
+//! the better next hop (RFC 1812, 5.2.7.2; RFC 4861, 8.2). The packet itself is forwarded as usual. The worker sends
+//! the redirect after the nodes have run.
 
 use sluice_route::{Address, Prefix};
 use sluice_wire::ethernet::Link;

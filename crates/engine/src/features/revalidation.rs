@@ -17,8 +17,8 @@ use crate::session::family::{Family, Session};
 use crate::snapshot::Snapshot;
 use crate::snapshot::forwarding::ForwardingState;
 
-/// Whether a session is unaffected by all changes since the decision for it was made. The result `true` is exact;
-/// `false` may be a false negative.
+/// Whether none of the changes since the decision for a session was made affects the session. The result `true` is
+/// exact; `false` may be wrong.
 #[inline(always)]
 pub fn is_unaffected<F: Family>(session: &F::Session, snapshot: &Snapshot) -> bool {
     let generations = snapshot.generation.wrapping_sub(session.generation());
@@ -27,8 +27,8 @@ pub fn is_unaffected<F: Family>(session: &F::Session, snapshot: &Snapshot) -> bo
         && !routes_may_affect::<F>(session, snapshot, generations)
 }
 
-/// Whether the changed rules and routes give the same result for a session as before, and nothing else has changed. If
-/// the result is `false`, the decision for the session must be repeated.
+/// Whether only individual rules and routes have changed, and these still give the same result for a session as before.
+/// If the result is `false`, the decision for the session must be repeated.
 #[inline]
 pub fn is_confirmed<F: Family>(session: &F::Session, snapshot: &Snapshot, forwarding: &ForwardingState) -> bool {
     let generations = snapshot.generation.wrapping_sub(session.generation());
@@ -55,8 +55,8 @@ fn is_plain<F: Family>(session: &F::Session) -> bool {
         .all(|hop| hop.has_neighbour() || hop.as_terminal().is_some())
 }
 
-/// Whether rules that may match a session have changed individually within this number of generations. The result `false` is
-/// exact; `true` may be a false positive.
+/// Whether individual rules that may match a session have changed within the last `generations` generations. The result
+/// `false` is exact; `true` may be a false positive.
 #[inline(always)]
 pub(crate) fn rules_may_affect<F: Family>(session: &F::Session, snapshot: &Snapshot, generations: u32) -> bool {
     let (nat, filter) = (
@@ -72,7 +72,8 @@ pub(crate) fn rules_may_affect<F: Family>(session: &F::Session, snapshot: &Snaps
         || filter.is_some_and(|changed| filter::may_affect::<F>(changed, session))
 }
 
-/// Whether routes that may affect a session have changed within this number of generations. `false` is exact; `true` may be a false positive.
+/// Whether routes that may affect a session have changed within the last `generations` generations. `false` is exact;
+/// `true` may be a false positive.
 #[inline(always)]
 fn routes_may_affect<F: Family>(session: &F::Session, snapshot: &Snapshot, generations: u32) -> bool {
     let affects = |changed: &RouteChanges| {
@@ -86,7 +87,8 @@ fn routes_may_affect<F: Family>(session: &F::Session, snapshot: &Snapshot, gener
     snapshot.route_changes.since(generations).is_none_or(affects)
 }
 
-/// For each direction of a session: its adjacency, and the untranslated source and destination address of its route lookup.
+/// For each direction of a session: its adjacency, and the source and destination address with which its route is
+/// looked up. These are the untranslated addresses of the two endpoints.
 #[inline(always)]
 pub(crate) fn adjacencies<F: Family>(session: &F::Session) -> [(AdjacencyIndex, [F::Address; 2]); 2] {
     let (client, server) = (session.forward().source(), session.reverse().source());
@@ -182,7 +184,7 @@ fn matches_rules<F: Family>(
     }
 }
 
-/// Whether a session that a site's terminal created still has the outside address of its site.
+/// Whether a session that a terminal of a site has created is still translated to the outside address of this site.
 fn is_translated_as_site<F: Family>(session: &F::Session, snapshot: &Snapshot) -> bool {
     let (context, nat) = (session.forward().context(), session.nat());
     let Some(sites) = snapshot.sites.as_deref() else {

@@ -27,7 +27,7 @@ use crate::snapshot::forwarding::{ForwardingState, NeighbourReleases};
 
 /// Maximum number of sessions that one call of [`Shard::expire`] ends.
 const EXPIRIES: usize = 128;
-/// Number of sessions by which session memory is prefetched ahead.
+/// Prefetch distance: the memory of a session is prefetched this number of sessions before the session is processed.
 const PREFETCH_DISTANCE: usize = 12;
 
 impl Shard<'_> {
@@ -159,7 +159,7 @@ fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], tools: &Ses
     }
 }
 
-/// Ends the inspection and identification of an ending session, if it has any.
+/// Ends the inspection and the identification of a session that ends, as far as the session is inspected or identified.
 #[inline(always)]
 pub fn uninspect<F: Family>(shard: &mut Shard<'_>, session: &F::Session, reason: EndReason, tools: &SessionTools<'_>) {
     if session.inspect() != InspectState::Nothing {
@@ -232,12 +232,12 @@ fn release<F: Family>(shard: &mut Shard<'_>, session: &F::Session, tools: &Sessi
     F::bindings(shard).release_one(session.nat(), session.protocol(), forward, reverse, now);
 }
 
-/// Ticks until a session ends if it gets no more packets.
+/// Number of ticks until a session ends if no more packets arrive.
 pub fn remaining<F: Family>(session: &F::Session, now: Now, snapshot: &Snapshot) -> u32 {
     timeout::<F>(session, snapshot).saturating_sub(now.since(session.track().last_seen))
 }
 
-/// Ticks without packets after which a session ends.
+/// A session ends after this number of ticks without packets.
 #[inline(always)]
 fn timeout<F: Family>(session: &F::Session, snapshot: &Snapshot) -> u32 {
     let seconds = schedule_of::<F>(snapshot, session).seconds(session.track().tracking.timer());

@@ -18,7 +18,7 @@ use crate::packet::reason::EngineReason;
 use crate::session::family::{Family, Session};
 use crate::snapshot::Snapshot;
 
-/// Whether a terminal of a site sent the packet to which the gateway sends an answer.
+/// Whether the packet that the gateway answers came from a terminal of a site.
 #[inline(always)]
 pub fn is_from_terminal(snapshot: &Snapshot, meta: &Meta) -> bool {
     meta.origin == Origin::Received && snapshot.is_access(meta.interface)
@@ -108,12 +108,12 @@ fn view<F: Family>(snapshot: &Snapshot, plan: &FlowDecision<F>, tuple: &F::Tuple
 enum SiteOwner {
     /// The session belongs to no site.
     NoSite,
-    /// The current state of the terminal, and whether it sent the packet. The state is `None` if the terminal's lease has ended,
-    /// or if the public address of the site has changed since the session was created.
+    /// The current state of the terminal, and whether the terminal sent the packet. The state is `None` if the
+    /// terminal's lease has ended, or if the public address of the site has changed since the session was created.
     Sites(Option<View>, bool),
 }
 
-/// The site to which a session belongs. `key` is the key of a packet of this direction.
+/// The site to which a session belongs. `key` is the key of a packet in direction `direction`.
 #[inline(always)]
 fn site_owner<F: Family>(table: &Sites, session: &F::Session, direction: Direction, key: &F::Tuple) -> SiteOwner {
     let other = match direction {
@@ -212,8 +212,8 @@ fn is_for(view: &View, frame: &[u8], meta: &Meta, exit: &OutputContext<'_>) -> b
     let word = frame.first_chunk().map(|head| u64::from_le_bytes(*head));
     match word {
         Some(word) if (word ^ view.virtual_mac) << 16 == 0 => true,
-        // Senders that resolved the address earlier use the MAC of the interface. Hairpinned packets keep the
-        // destination MAC of the received frame.
+        // Senders that have resolved the site's address earlier may still use the MAC of the interface. Hairpinned
+        // packets keep the destination MAC of the received frame.
         _ => {
             let own = exit.snapshot.interface(meta.interface).map(|interface| &interface.mac);
             destination == own || meta.origin != Origin::Received

@@ -1,4 +1,4 @@
-//! Source validation of every packet of a session, in addition to its first packet (BCP 38, RFC 3704).
+//! Source validation of every packet of a session, not only of its first packet (BCP 38, RFC 3704).
 //!
 //! Each direction of a session is bound to an interface. For a packet that arrives on this interface, validation is a
 //! single comparison. A packet that arrives on a different interface is validated like the first packet of a flow; then
@@ -19,7 +19,7 @@ use crate::session::family::{Family, Session};
 use crate::snapshot::Snapshot;
 use crate::snapshot::forwarding::ForwardingState;
 
-/// Whether an address is an outside address to which inside hosts are translated.
+/// Whether an address is an outside address of NAT, to which sources of inside hosts are translated.
 #[inline]
 pub fn is_outside_address<F: Family>(snapshot: &Snapshot, context: Context, address: F::Address) -> bool {
     let nat = snapshot.nat::<F>();
@@ -54,9 +54,9 @@ pub fn validate<F: Family>(
     Ok(())
 }
 
-/// Handles a packet that arrived on a different interface than earlier packets of its direction. The packet is dropped
-/// if it fails validation. Otherwise, if source validation is enabled on the interface, the session is bound to the
-/// interface.
+/// Handles a packet that arrived on a different interface than the earlier packets of its session in the same
+/// direction. The packet is dropped if it fails validation. Otherwise, if source validation is enabled on the
+/// interface, the session is bound to the interface.
 #[cold]
 pub fn rebind<F: Family>(
     exit: &OutputContext<'_>,
@@ -74,8 +74,8 @@ pub fn rebind<F: Family>(
         .snapshot
         .interface(meta.interface)
         .map(|interface| interface.validation);
-    // Without validation, a forged packet must not rebind a session. A direction is also never bound to the interface of the
-    // other direction, because loose validation would then accept forged packets there.
+    // Without validation, a forged packet must not rebind a session. A direction is also never bound to the interface
+    // of the other direction. Otherwise, loose validation would accept forged packets on this interface.
     let binds = matches!(meta.origin, Origin::Received | Origin::Routed)
         && validation.is_some_and(|validation| validation != SourceValidation::Off)
         && session.bound_interface(direction.opposite()) != meta.interface

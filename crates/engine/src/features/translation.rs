@@ -101,15 +101,15 @@ pub fn track_further<F: Family>(
     (class != track.tracking.timer()).then_some(class)
 }
 
-/// Whether packets of a direction leave with an outside address that several hosts share, so that their IP IDs must not collide.
-/// The outside address of a static one-to-one translation is not shared.
+/// Whether packets of a direction leave with a source address that several hosts share. The IP IDs of such packets must
+/// not collide. The outside address of a static one-to-one translation is not shared.
 pub fn shares_address<F: Family>(session: &F::Session, direction: Direction, snapshot: &Snapshot) -> bool {
     let nat = session.nat();
     let pool = nat.pool().and_then(|pool| snapshot.nat::<F>().pools.get(pool));
     nat.translates() && nat.outbound(direction) && pool.map_or(!nat.translates_source(), |pool| pool.renumbers())
 }
 
-/// Restarts the timer of a session with a different timeout.
+/// Restarts the timer of a session whose timeout has changed.
 #[cold]
 pub fn reschedule<F: Family>(
     shard: &mut Shard<'_>,

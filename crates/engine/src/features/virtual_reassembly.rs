@@ -1,8 +1,9 @@
 //! Virtual reassembly: determines the ports of later fragments, assigns one IP ID to all fragments of a datagram, and parks
 //! fragments that arrive before the first fragment.
 //!
-//! The table has a fixed size; a datagram is in one of [`PROBES`] entries. A fragment creates at most one entry, and at most
-//! [`WAITING`] fragments of a datagram are parked (RFC 4787, REQ-14: fragments in any order, with bounded resources).
+//! The table has a fixed size; the hash of a datagram selects [`PROBES`] entries, and the datagram is stored in one of
+//! them. A fragment creates at most one entry, and at most [`WAITING`] fragments of a datagram are parked (RFC 4787,
+//! REQ-14: fragments in any order, with bounded resources).
 
 use arrayvec::ArrayVec;
 use sluice_table::hash::Hasher;
@@ -147,8 +148,8 @@ impl VirtualReassembly {
     }
 
     /// Processes a first fragment with these ports. The parked fragments of its datagram are passed to `ready`. If
-    /// `ready` is full, [`VirtualReassembly::sweep`] passes the remaining fragments. Returns `None` if the table is
-    /// full.
+    /// `ready` is full, a later [`VirtualReassembly::sweep`] passes the remaining fragments. Returns `None` if the
+    /// table is full.
     pub fn first(
         &mut self,
         key: &DatagramKey,
@@ -196,7 +197,7 @@ impl VirtualReassembly {
     /// Examines `budget` entries. Fragments whose first fragment has arrived are passed to `ready`, and fragments that
     /// have waited too long are passed to `expired`.
     pub fn sweep(&mut self, now: Now, budget: usize, ready: &mut Ready<'_>, expired: &mut impl FnMut(WaitingPacket)) {
-        // Usually no fragment is parked, and then the scan of the large entries is unnecessary.
+        // Usually no fragment is parked. The scan, which would read large entries, is then skipped.
         if self.parked == 0 {
             return;
         }

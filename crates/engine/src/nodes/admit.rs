@@ -1,5 +1,6 @@
-//! admit: enforces the rate limits of routers on received packets and, while the worker is overloaded, the fair division among routers. The node runs
-//! before any other work is done for the packets. The port and the VLAN tags determine the router of a packet.
+//! admit: enforces the rate limits of routers on received packets. While the worker is overloaded, the node also
+//! divides the capacity fairly among the routers. The node runs before any other work is done for the packets. The port
+//! and the VLAN tags determine the router of a packet.
 
 use std::ops::Range;
 
@@ -28,7 +29,7 @@ pub const NODE: Node = Node {
     exits: &[Exit::new("parse", "within its share", needs::SHARED)],
 };
 
-/// Maximum number of packets of unused share that a router may accumulate.
+/// Maximum number of packets that a router may save up while it does not use its share.
 const MAX_PACKETS: u64 = 2 * BURST_SIZE as u64;
 
 /// Admits at most a given number of the packets received on `port`. Returns the slots of the refused packets as a bit
@@ -81,7 +82,8 @@ pub fn admit(
         let frames = (slots.clone(), &mut kind_of, &mut kinds);
         limited = enforce_rates(batch.packets, frames, &mut parts, shares, ctx.now.nanoseconds);
     }
-    // A router that is alone on its port can't take capacity from other routers, so the NIC drops the packets for which its queue has no space.
+    // If a router is alone on its port, it can't take capacity from other routers. The limit of its share is not
+    // applied then; the NIC drops packets when its queue is full.
     let routers = parts.iter().map(|part| part.entry.router);
     let (budget, reason) = match of.shared && gate.senders.observe(routers, ctx.now.nanoseconds) {
         true => (max, EngineReason::Shed),

@@ -104,8 +104,8 @@ fn inspects(snapshot: &Snapshot, number: u16, bridge: Bridge) -> bool {
     inspection.is_some_and(|inspection| inspection.is_on(number) || inspection.is_on(bridge.peer))
 }
 
-/// Passes packets of inspected flows, and of flows that are being identified, to session lookup. Packets of other flows
-/// are forwarded to the peer interface.
+/// Passes a packet to session lookup if its flow is inspected or is being identified. Packets of other flows are
+/// forwarded to the peer interface.
 fn pass_to_lookup(
     slot: BufferIndex,
     bridge: Bridge,

@@ -24,7 +24,8 @@ pub struct Node {
 pub struct Exit {
     /// Name of the target node of the edge.
     pub to: &'static str,
-    /// Condition of the edge in one to three words; empty for the edge of packets to which no other condition applies.
+    /// Condition of the edge in one to three words. The condition is empty for the edge that packets take if no other
+    /// condition applies.
     pub why: &'static str,
     /// Configuration conditions under which the edge exists: all of these bits of [`needs`].
     pub needs: u16,

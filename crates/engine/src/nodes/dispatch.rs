@@ -50,8 +50,8 @@ impl NodeTools<'_> {
             counters.cycles.add(cycles);
         }
         let stage = match node.stage {
-            // A worker without sessions, or with deferred packets, only distributes packets to session workers. The
-            // cycles for distributing packets count as parsing.
+            // A worker that has no sessions, or that defers its packets, only distributes packets here. The cycles for
+            // distributing packets count as parsing.
             Some(CycleStage::Session) if only_looks_up(ctx) => Some(CycleStage::Parse),
             stage => stage,
         };

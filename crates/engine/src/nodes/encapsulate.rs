@@ -1,5 +1,5 @@
 //! encapsulate: writes the outer header of a tunnel in front of a packet. The underlay router routes the outer packet
-//! like a packet of the gateway.
+//! like a packet that the gateway itself sends.
 
 use sluice_route::Address;
 use sluice_wire::checksum;
@@ -128,8 +128,9 @@ fn wrap(packet: &mut Packet<'_>, tunnel: &Tunnel, ctx: &NodeContext<'_, '_>) -> 
             ipv4::SERVICE.write(header, service);
             ipv4::TOTAL_LENGTH.write(header, network as u16 + length);
             ipv4::IDENTIFICATION.write(header, 0);
-            // Packets that exceed the tunnel's MTU were fragmented or answered with an ICMP error before encapsulation (RFC
-            // 4459, 3.2, 3.4). If the outer packet were fragmented, the remote tunnel endpoint would have to reassemble it.
+            // A packet that exceeds the tunnel's MTU is fragmented, or answered with an ICMP error, before
+            // encapsulation (RFC 4459, 3.2, 3.4). If the outer packet were fragmented, the remote tunnel endpoint would
+            // have to reassemble it.
             ipv4::FRAGMENT.write(header, ipv4::DONT_FRAGMENT);
             ipv4::TTL.write(header, tunnel.ttl);
             ipv4::PROTOCOL.write(header, protocol);

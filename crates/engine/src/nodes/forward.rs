@@ -1,4 +1,4 @@
-//! forward: routes packets that have no session and decrements their TTL.
+//! forward: routes packets that have no session. Decrements the TTL of these packets.
 
 use sluice_route::{NextHops, SourceValidation};
 

@@ -53,7 +53,7 @@ pub fn fragment(
     let fragments = whole
         .get(slot as usize)
         .and_then(|p| Fragments::new(p.bytes(), &meta.layers, mtu));
-    // The link header of a packet of a site's session has already been written.
+    // If the packet belongs to a session of a site, its link header has already been written.
     let mac = match hop.is_bridge() {
         true => Some(None),
         false => ctx.forwarding.mac(hop).map(Some),

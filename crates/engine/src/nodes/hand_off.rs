@@ -78,8 +78,8 @@ pub fn shed(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, 
     tally.flush(ctx);
 }
 
-/// Passes packets that need no session to the workers that route them. One worker gets all packets between two
-/// addresses.
+/// Passes packets that need no session to the workers that route them. All packets between the same two addresses go to
+/// one worker.
 pub fn forward<F: Family>(batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, '_>) {
     for slot in std::mem::take(lists.forward.of::<F>()) {
         let (meta, frame) = (batch.meta(slot), batch.packets[slot as usize].bytes());

@@ -1,6 +1,6 @@
-//! host: sends packets that a router's host has sent. A packet leaves unchanged through the interface that the host has
-//! selected. If rules translate flows to the host or match its packets, the packet is processed as part of a session
-//! instead.
+//! host: forwards packets that a router's host has sent. A packet leaves unchanged through the interface that the host
+//! has selected. The packet is processed as part of a session instead if rules translate flows to the host, or if rules
+//! match packets of the host.
 
 use sluice_route::Address;
 use sluice_wire::ethernet::{self, multicast4, multicast6};

@@ -1,5 +1,5 @@
-//! identify: passes packets to nDPI before translation, if the application of their session is being identified. When
-//! the application is known, the filter is evaluated again.
+//! identify: passes packets to nDPI while the application of their session is being identified. The node processes
+//! packets before their translation. When the application is known, the filter is evaluated again.
 
 use sluice_wire::Direction;
 use sluice_wire::layers::Flags;

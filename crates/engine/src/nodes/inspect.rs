@@ -117,7 +117,7 @@ fn one<F: Family>(
     if meta.layers.flags.has(Flags::ICMP_ERROR) {
         return skip::<F>(slot, Skipped::IcmpError, lists, ctx.counters);
     }
-    // Packets of a flow with a final verdict are not inspected. Packets shed because of overload are not inspected.
+    // Packets are not inspected if the verdict on their flow is final, or if they are shed because of overload.
     let open = match packet.session.inspect() {
         InspectState::Flow(handle) => Some(FlowHandle(handle)),
         InspectState::Nothing

@@ -107,8 +107,8 @@ fn route<const TAGGED: bool>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: 
     lists.ip4_fast_forward.clear();
 }
 
-/// Removes the routes of packets with possibly invalid sources (BCP 38). `forward` makes the full check of these
-/// packets.
+/// Removes the route of a packet if the quick check does not prove that its source is valid (BCP 38). `forward` then
+/// validates the source of this packet completely.
 #[inline(never)]
 fn drop_unverified_sources<const TAGGED: bool>(
     batch: &Batch<'_, '_>,
@@ -154,7 +154,7 @@ fn source_of(packet: &Packet<'_>, tags: u8) -> u32 {
 fn leave(together: &mut BufferIndices, port: PortIndex, lists: &mut Lists) {
     if let Some(list) = lists.to_send.get_mut(port as usize) {
         match together.as_slice() {
-            // In routers with many next hops, a next hop often has a single packet.
+            // In a router with many next hops, often only a single packet of a burst goes to a next hop.
             [slot] => put(list, *slot),
             // The list has space for a whole burst, so `try_extend_from_slice` can't fail.
             _ => _ = list.try_extend_from_slice(together),

@@ -72,7 +72,8 @@ pub fn neighbour_discovery(
             lists.hand_over(slot, snapshot.owner, HandOffNote::new(EntryPoint::Gateway, &meta));
             continue;
         };
-        // The answer to a pending request is not policed, so that a flood of other messages can't displace the answer.
+        // The policer does not apply to the answer to a pending request, so a flood of other messages can't suppress
+        // the answer.
         let is_expected_reply = is_expected_reply(batch.packets[slot as usize].bytes(), &meta, ctx.forwarding);
         if !is_expected_reply && !owner.policer.admits(Policed::Neighbour, meta.interface, now) {
             lists.drop_packet(slot, EngineReason::PolicedNeighbour);
@@ -123,8 +124,8 @@ pub fn neighbour_discovery(
     }
 }
 
-/// Transmits an answer through the interface on which the answered packet arrived. The answer was made in the buffer of
-/// that packet.
+/// Transmits an answer through the interface on which the request arrived. The answer was made in the buffer of the
+/// request.
 #[inline(always)]
 fn transmit(
     slot: BufferIndex,

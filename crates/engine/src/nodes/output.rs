@@ -111,7 +111,7 @@ pub fn output(
     output_finished(packet, hop, exit)
 }
 
-/// Exit by which a frame with a finished link header leaves through the hop's interface. Counts the frame if this
+/// Selects how a frame whose link header is finished leaves through the hop's interface. Counts the frame if this
 /// worker transmits it.
 pub fn output_finished(packet: &Packet<'_>, hop: AdjacencyIndex, exit: &OutputContext<'_>) -> OutputResult {
     let Some(interface) = exit.snapshot.interfaces.get(hop.interface()) else {

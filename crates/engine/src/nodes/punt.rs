@@ -1,4 +1,5 @@
-//! punt: delivers packets to the router's host, if their destination is the router or a multicast group on the link.
+//! punt: delivers packets to the router's host, if they are addressed to the router or to a multicast group on the
+//! link.
 
 use sluice_nat::Tuple;
 use sluice_table::flow::{Record, RecordIndex};

@@ -86,7 +86,7 @@ pub fn revalidate<F: Family>(
                         session.set_adjacency(direction, hop);
                     }
                 }
-                // Answers that arrive on a different interface are validated with the new routes.
+                // If answers arrive on a different interface, their source is validated with the new routes.
                 session.set_bound_interface(
                     Direction::Reverse,
                     session.adjacency(Direction::Forward).interface() as u16,

@@ -47,11 +47,12 @@ pub const NODE: Node = Node {
 /// the second next group are prefetched.
 const GROUP: usize = 32;
 
-/// Number of packets by which session records are prefetched ahead, from the L2 into the L1 cache.
+/// Prefetch distance: the session record of a packet is prefetched from the L2 into the L1 cache this number of packets
+/// before the packet is processed.
 const L1_PREFETCH_DISTANCE: usize = 4;
 
-/// Number of packets by which the cache line of a site's terminal is prefetched ahead. The session record contains the
-/// terminal's number, so the record is prefetched this number of packets before the terminal's line.
+/// Prefetch distance: the cache line of a site's terminal is prefetched this number of packets before the packet is
+/// processed. The terminal's number is stored in the session record, which must therefore be in the cache even earlier.
 const TERMINAL: usize = 12;
 
 /// Looks up sessions and translates packets.
@@ -85,7 +86,8 @@ fn lookup_sessions<F: Family, const SITES: bool, const SPREAD: bool>(
     let exit = ctx.exit();
     let mut adjacencies = AdjacencyCache::default();
     let mut used = 0;
-    // Numbers of packets for which keys were built, candidates were looked up, and translation was done.
+    // Number of packets whose keys are built, number of packets whose candidates are looked up, and number of packets
+    // that are translated.
     let (mut made, mut pending, mut done) = (0, 0, 0);
     while !rest.is_empty() || done < made {
         let group;

@@ -168,8 +168,8 @@ fn end_reusable<F: Family>(meta: &Meta, key: &F::Key, ctx: &mut NodeContext<'_, 
     }
 }
 
-/// Whether a later fragment arrived in one burst with the first fragment of its datagram. Only the first fragment can
-/// create a session.
+/// Whether a later fragment arrived in the same burst as the first fragment of its datagram. Only the first fragment
+/// can create a session.
 #[cold]
 fn is_with_first_fragment<F: Family>(place: usize, flows: &NewFlows<F>) -> bool {
     let before = flows.keys.iter().zip(&flows.flows).take(place);

@@ -1,4 +1,4 @@
-//! Adjacency indexes: egress interface and neighbour of a packet.
+//! Adjacency indexes. An adjacency index identifies the egress interface and the neighbour to which a packet is sent.
 
 /// Adjacency index: egress interface and neighbour in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ impl AdjacencyIndex {
     pub fn terminal_bits(self) -> Option<u32> {
         (self.0 & Self::TERMINAL != 0).then_some(self.0 & (Self::TERMINAL - 1))
     }
-    /// The adjacency of a terminal without the terminal's number, because the terminal's link header is stored
+    /// Removes the terminal's number from the adjacency of a terminal, because the link header of a terminal is stored
     /// elsewhere. Other adjacencies are returned unchanged.
     #[inline(always)]
     pub fn without_terminal(self) -> Self {

@@ -8,7 +8,7 @@ use crate::packet::io::{NoteWords, PortIndex};
 use crate::packet::reason::Reason;
 use crate::packet::task::UnresolvedNeighbour;
 
-/// Node at which the receiving worker continues to process a packet.
+/// Node at which the receiving worker continues the processing of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryPoint {
     /// Session lookup. The receiving worker owns the session's shard. For a fragment, the note contains the ports of

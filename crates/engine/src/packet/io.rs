@@ -47,8 +47,8 @@ pub type NoteWords = [u64; 4];
 /// Receives and sends frames on the devices of one worker.
 pub trait PacketIo: Send {
     /// Receives up to [`BURST_SIZE`] frames from this worker's queue of a port into the burst buffers, up to their free
-    /// space. Returns the number of frames. Unusable frames are freed and counted in [`PacketIo::refused`], for example
-    /// multi-segment frames that are too long to linearise.
+    /// space. Returns the number of frames. Unusable frames, for example multi-segment frames that are too long to
+    /// linearise, are freed and counted in [`PacketIo::refused`].
     fn receive(&mut self, port: PortIndex) -> usize;
 
     /// Borrows all burst buffers: `into[slot]` is the packet in that slot. A slot that has been disposed of contains an
@@ -80,7 +80,7 @@ pub trait PacketIo: Send {
     /// number other than 0 indicates a bug of the caller; tests assert 0.
     fn end(&mut self) -> usize;
 
-    /// Numbers of frames that `receive` has refused on a port since the start, by reason: `(reason, count)`.
+    /// For each reason: number of frames that `receive` has refused on a port since the start, as `(reason, count)`.
     fn refused(&self, port: PortIndex) -> &[(ReceiveError, u64)];
 
     /// Attaches or detaches the device of a port. Later calls use the new device, if there is one. A port without a
@@ -128,7 +128,7 @@ pub trait Handover: PacketIo {
     /// Prefetches the packets that a later [`take_over`](Self::take_over) will return.
     fn prefetch_handed_over(&mut self) {}
 
-    /// Number of packets from other workers that wait in rings.
+    /// Number of packets that other workers have sent and that still wait in rings.
     fn waiting(&self) -> usize;
 
     /// Takes up to [`BURST_SIZE`] packets from other workers into the burst buffers, and appends the note of each to `carried`.

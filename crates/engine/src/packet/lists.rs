@@ -193,7 +193,8 @@ macro_rules! lists {
             pub park: ArrayVec<(BufferIndex, NeighbourIndex), BURST_BUFFERS>,
             /// Packets to park until the first fragment of their datagram arrives, each with its entry of the fragment table.
             pub park_fragment: ArrayVec<(BufferIndex, u32), BURST_BUFFERS>,
-            /// Unsolicited SYNs to park until an outbound SYN matches them, or until their waiting time is over.
+            /// Unsolicited SYNs to park until an inside host opens the same connection, or until their waiting time is
+            /// over.
             pub park_syn: ArrayVec<UnsolicitedSyn, BURST_BUFFERS>,
             /// Packets to hold until their shard arrives.
             pub hold: BufferIndices,
@@ -213,19 +214,19 @@ macro_rules! lists {
             pub drop: ArrayVec<(BufferIndex, Reason), BURST_BUFFERS>,
             /// Packets to transmit, by port.
             pub to_send: Vec<BufferIndices>,
-            /// Mask of the slots that inspection has passed in this burst.
+            /// Mask of the slots whose packets inspection has let pass in this burst.
             pub passed: u128,
             /// Mask of the slots that application identification has processed in this burst.
             pub identified: u128,
-            /// Mask of the slots with packets of hosts that match no session.
+            /// Mask of the slots whose packets come from a router's host and match no session.
             pub sessionless: u128,
-            /// Mask of the slots with packets that came over an inter-router link and must still pass the chain of the
-            /// new router.
+            /// Mask of the slots whose packets came over an inter-router link and must still pass the chain of the new
+            /// router.
             pub fresh: u128,
         }
 
         impl Lists {
-            /// Whether all lists of nodes are empty.
+            /// Whether no node has packets on its list.
             #[inline(always)]
             pub fn is_done(&self) -> bool {
                 $($(#[$only])* if !SlotList::is_empty(&self.$node) { return false; })+
@@ -265,7 +266,7 @@ impl Lists {
         !self.tasks.is_empty() || !self.copies.is_empty()
     }
 
-    /// Whether inspection has passed a packet in this burst.
+    /// Whether inspection has let a packet pass in this burst.
     #[inline(always)]
     pub fn was_inspected(&self, slot: BufferIndex) -> bool {
         self.passed >> (slot as usize % BURST_BUFFERS) & 1 != 0
@@ -277,7 +278,7 @@ impl Lists {
         self.identified >> (slot as usize % BURST_BUFFERS) & 1 != 0
     }
 
-    /// Whether a packet of a host matches no session.
+    /// Whether a packet comes from a router's host and matches no session.
     #[inline(always)]
     pub fn is_sessionless(&self, slot: BufferIndex) -> bool {
         self.sessionless >> (slot as usize % BURST_BUFFERS) & 1 != 0

@@ -98,7 +98,7 @@ pub enum Multicast {
     /// Link-local groups: 224.0.0.0/24, ff02::/16 except neighbour discovery, and broadcast DHCP.
     #[default]
     LinkLocal,
-    /// All groups, for services that receive multicast beyond the link.
+    /// All groups, for services that receive multicast from other links.
     All,
     /// No groups.
     None,
@@ -116,8 +116,8 @@ fn full_bucket((rate, burst): (u64, u64)) -> SharedTokenBucket {
     SharedTokenBucket::new(TokenRate::new(rate, burst))
 }
 
-/// A router's host, as workers use it. A commit keeps the state of the host if its settings don't change, and always
-/// keeps its counters.
+/// A router's host, as workers use it. A commit always keeps the counters of the host. It keeps the other state only if
+/// the settings of the host don't change.
 #[derive(Debug)]
 pub struct Host {
     limits: PuntLimits,

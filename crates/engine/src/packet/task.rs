@@ -12,7 +12,7 @@ use crate::packet::reason::Reason;
 pub enum Task {
     /// Fragment a datagram that exceeds the MTU of its hop.
     Cut(BufferIndex, AdjacencyIndex),
-    /// Send a neighbour request to the link, or a probe to the neighbour.
+    /// Send a neighbour request to all hosts on the link, or a unicast probe to the neighbour.
     Solicit {
         /// Neighbour to resolve.
         neighbour: NeighbourIndex,

@@ -34,8 +34,8 @@ impl Now {
     }
 
     /// The tick at which to check a session that may expire in `remaining` ticks; `timeout` is its whole timeout. If
-    /// [`SLOT_TICKS`] is small compared to the timeout, the tick is rounded up to a multiple of [`SLOT_TICKS`], so that the
-    /// session doesn't use the finest level of the timer wheel.
+    /// the timeout is long compared with [`SLOT_TICKS`], the tick is rounded up to a multiple of [`SLOT_TICKS`]. The
+    /// session then doesn't use the finest level of the timer wheel.
     #[inline(always)]
     pub fn due_in(self, remaining: u64, timeout: u64) -> u64 {
         let due = self.tick + remaining;

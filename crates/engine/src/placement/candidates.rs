@@ -2,8 +2,8 @@
 
 use super::{Core, Load, Part, Placement, Topology};
 
-/// Maximum number of cores for which every division among stages is listed. With more cores, the number of cores of each stage,
-/// except the session stage, is a power of two.
+/// Up to this number of cores, every distribution of the cores over the stages is listed. With more cores, only
+/// distributions are listed in which each stage, except the session stage, has a power of two of cores.
 const FEW: usize = 8;
 
 /// The cores in the order in which they are used. Cores with a common cache are adjacent, cores near the devices come first, and
@@ -69,8 +69,8 @@ fn divisions(cores: usize, stages: usize, rest: usize) -> Vec<Vec<usize>> {
     combinations
 }
 
-/// A pipeline with these numbers of parts and cores in each stage. If the last stage has no size, it runs on the cores of the
-/// first stage.
+/// A pipeline whose stages have these numbers of parts and of cores. If `sizes` has no entry for the last stage, this
+/// stage runs on the cores of the first stage.
 fn pipeline(order: &[Core], parts: &[usize], sizes: &[usize]) -> Option<Placement> {
     let mut workers: [Vec<Core>; 4] = Default::default();
     let (mut part, mut core) = (0, 0);
@@ -88,8 +88,8 @@ fn pipeline(order: &[Core], parts: &[usize], sizes: &[usize]) -> Option<Placemen
 }
 
 /// All useful placements on these cores: run-to-completion on any number of cores, and every division of the parts into
-/// stages with every division of the cores. A machine usually has some hundred placements, the largest machines have
-/// two thousand.
+/// stages, each with every distribution of the cores over the stages. A machine usually has some hundred placements,
+/// the largest machines have two thousand.
 pub fn candidates(cores: &[Core], topology: &Topology, load: &Load) -> Vec<Placement> {
     let near = order(cores, topology);
     // Workers beyond the number of shards would be idle.
@@ -103,7 +103,8 @@ pub fn candidates(cores: &[Core], topology: &Topology, load: &Load) -> Vec<Place
             .any(|other| other < core && topology.are_siblings(*core, *other))
     };
     let single: Vec<Core> = near.iter().copied().filter(|core| !is_second(core)).collect();
-    // Fewer cores may give the same rate, and stages may run on hyperthreads of one core, so fewer cores are included.
+    // Placements on fewer cores are included, because they may reach the same rate, and because stages may run on
+    // hyperthreads of one core.
     let counts = (2..=near.len()).filter(|&count| is_listed(count) || count == single.len() || count == near.len());
     for count in counts {
         pipelines(&near[..count], load, &mut found);
@@ -114,7 +115,7 @@ pub fn candidates(cores: &[Core], topology: &Topology, load: &Load) -> Vec<Place
     found
 }
 
-/// The placements with separate roles, with assistance added.
+/// The same placements with assistance, as far as they separate receiving from session processing.
 pub fn assisted(all: &[Placement]) -> Vec<Placement> {
     all.iter().filter_map(Placement::with_assist).collect()
 }
@@ -129,14 +130,14 @@ fn pipelines(order: &[Core], load: &Load, found: &mut Vec<Placement>) {
             false => Vec::new(),
         };
         for sizes in combinations {
-            // A worker that receives or transmits without sessions needs its own device queue.
+            // A worker that receives or transmits but has no sessions needs its own device queue.
             let ends = [0, sizes.len() - 1];
             if ends.iter().all(|&end| end == rest || sizes[end] <= queues) {
                 found.extend(pipeline(order, &parts, &sizes));
             }
         }
-        // The receiving workers also transmit, so that buffers return to the workers that need them. Workers that don't
-        // receive have the parts between receiving and transmitting.
+        // Pipelines in which the receiving workers also transmit, so that buffers return to the workers that need them.
+        // The parts between receiving and transmitting run on other workers.
         let last = parts.len() - 1;
         if parts.len() > 2 && (1..last).contains(&rest) {
             let combinations = divisions(order.len(), last, rest).into_iter();

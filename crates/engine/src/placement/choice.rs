@@ -39,8 +39,8 @@ pub fn rank(all: Vec<Placement>, costs: &Costs, topology: &Topology, load: &Load
     ranked
 }
 
-/// The placement to use. If a required rate is given and can be reached, this is the placement with the fewest workers
-/// that reaches it. Otherwise it is the simplest placement with a rate close to the best rate.
+/// The placement to use. If a required rate is given and some placements reach it, this is the one among them that has
+/// the fewest workers. Otherwise it is the simplest placement with a rate close to the best rate.
 pub fn choose<'p>(ranked: &'p [RatedPlacement], load: &Load) -> Option<&'p RatedPlacement> {
     let carrying = load.offered.map(|offered| {
         let enough = ranked.iter().filter(move |rated| rated.rate() >= offered);

@@ -9,8 +9,8 @@ use path::{At, PathCost, evenly, to_queues};
 
 pub use worker_load::{Item, WorkerLoad};
 
-/// Factor of the cycles per packet on a core with two busy hyperthreads. Two hyperthreads together do 1.25 times the
-/// work of one. Workers poll, so even an idle sibling uses half of the core.
+/// Factor by which the cycles per packet increase if both hyperthreads of a core are busy. Two hyperthreads together do
+/// 1.25 times the work of one. Workers poll, so even an idle sibling uses half of the core.
 pub const SIBLINGS: f64 = 1.6;
 
 /// Predicted performance of a placement.
@@ -36,10 +36,10 @@ impl Prediction {
     }
 }
 
-/// Predicts the performance of a placement on a machine with a clock of `hz` cycles per second.
+/// Predicts the performance of a placement on a machine whose clock runs at `hz` cycles per second.
 ///
-/// The cycles of a worker per offered packet are the costs of its parts, weighted by its fraction of the packets, plus
-/// the costs of its hand-overs. The maximum rate is reached when the cycles of the busiest worker add up to `hz`.
+/// A worker needs, per offered packet, the cycles of its parts, weighted by its fraction of the packets, and the cycles
+/// of its hand-overs. The maximum rate is reached when the cycles of the busiest worker add up to `hz`.
 ///
 /// With assistance, receiving workers take over the fraction of sessions that balances their load with the load of the session workers.
 pub fn predict(placement: &Placement, costs: &Costs, topology: &Topology, load: &Load, hz: f64) -> Prediction {
@@ -107,7 +107,7 @@ fn spent(placement: &Placement, assisted: f64, costs: &Costs, topology: &Topolog
         sessions.extend(assisting.map(|(core, share)| (core, share * assisted)));
     }
     if is_joined(Part::Receive, Part::Parse) && is_joined(Part::Parse, Part::Session) {
-        // Packets for shard owners without a receive queue arrive at a different worker.
+        // A shard owner that has no receive queue gets its packets from a different worker.
         for (place, &(owner, share)) in sessions.iter().enumerate() {
             path_cost.give(sessions[place % queues].0, owner, Part::Session, share);
         }
@@ -127,7 +127,7 @@ fn spent(placement: &Placement, assisted: f64, costs: &Costs, topology: &Topolog
             let cores = placement.of(Part::Transmit);
             let mut sent = evenly(&cores[..cores.len().min(queues)]);
             path_cost.spread(&sessions[..owners], &sent, Part::Transmit);
-            // An assisting worker transmits the packets that it has processed.
+            // An assisting worker itself transmits the packets of the sessions that it has taken over.
             sent.iter_mut().for_each(|(_, share)| *share *= 1.0 - assisted);
             sent.extend(&sessions[owners..]);
             sent
@@ -284,7 +284,8 @@ mod tests {
             busiest: 1.0,
             ..Load::even(16)
         };
-        // Four workers are not faster than one, because the busiest shard limits the rate. In a pipeline, its worker has fewer parts.
+        // Because the busiest shard limits the rate, four workers are only as fast as one. In a pipeline, the worker of
+        // this shard has fewer parts.
         assert_eq!(rate(&all(1), &costs, &load), rate(&all(4), &costs, &load));
         let pipeline = Placement::new([vec![0], vec![0], vec![1], vec![2]]).unwrap();
         assert!(rate(&pipeline, &costs, &load) > 1.5 * rate(&all(4), &costs, &load));
@@ -294,7 +295,7 @@ mod tests {
     fn parse_and_session_apart_from_receive_find_the_owner_among_themselves() {
         let pipeline = Placement::new([vec![0], vec![1, 2], vec![1, 2], vec![1, 2]]).unwrap();
         let prediction = predict(&pipeline, &costs([10.0; 4]), &Topology::flat(4), &Load::even(16), HZ);
-        // Half of all packets were parsed on a worker that does not own their shard.
+        // For half of all packets, the worker that parses the packet does not own the packet's shard.
         assert_eq!([20.0, 5.0, 5.0], [0, 1, 2].map(|place| prediction.workers[place].given));
     }
 

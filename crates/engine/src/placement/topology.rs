@@ -2,7 +2,7 @@
 
 use super::Core;
 
-/// Distance between two workers, measured by the path of cache lines between their cores.
+/// Distance between two workers: the path that a cache line takes from the core of one to the core of the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(usize)]
 pub enum Distance {
@@ -101,7 +101,7 @@ impl Topology {
         one != other && self.distance(one, other) == Distance::Core
     }
 
-    /// Fraction of the devices whose memory node is not that of a core.
+    /// Fraction of the devices that belong to a different memory node than the core.
     pub fn remote(&self, core: Core) -> f64 {
         let Some(site) = self.site(core) else { return 0.0 };
         let nodes = self.devices.iter().filter_map(|device| device.node);

@@ -16,7 +16,8 @@ pub enum Application {
     Known(ProtocolPair),
 }
 
-/// Index of an entry in the worker's identification pool, with the serial number of its use.
+/// Index of an entry in the worker's identification pool, with a serial number that changes each time the entry is
+/// reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PendingIndex(pub(crate) u32);
 

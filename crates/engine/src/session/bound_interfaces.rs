@@ -5,8 +5,8 @@ use sluice_wire::Direction;
 
 use crate::packet::adjacency::AdjacencyIndex;
 
-/// Word with the protocol of a session and two values for each direction: the interface on which its packets arrive,
-/// and whether they refresh the session (RFC 4787, REQ-6).
+/// Word that contains the protocol of a session and, for each direction, two values: the interface on which packets of
+/// this direction arrive, and whether they refresh the session (RFC 4787, REQ-6).
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct BoundInterfaces(u32);

@@ -1,4 +1,4 @@
-//! A trait that abstracts over IPv4 and IPv6, so that one implementation of a node processes both families.
+//! A trait that abstracts from the address family, so that one implementation of a node processes both IPv4 and IPv6.
 
 use std::marker::PhantomData;
 use std::net::IpAddr;
@@ -184,7 +184,8 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
         if Self::IS_V6 {
             high >> 56 == 0xff
         } else {
-            // 240.0.0.0/4 is unicast except the limited broadcast address. Its addresses are used only if they are configured for hosts.
+            // Addresses in 240.0.0.0/4, except the limited broadcast address, are unicast. They are used only if they
+            // are configured for hosts.
             low as u32 >= 0xe000_0000 && ((low as u32) < 0xf000_0000 || low as u32 == u32::MAX)
         }
     }

@@ -23,10 +23,10 @@ pub use crate::session::application::{Application, MAX_PENDING, PendingIndex};
 /// Settings of application identification, as configured by a commit.
 #[derive(Clone, Debug)]
 pub struct IdentificationSettings {
-    /// For each interface: whether application identification applies to sessions that enter or leave through the
-    /// interface.
+    /// For each interface: whether application identification applies to sessions whose packets arrive on the interface
+    /// or leave through it.
     pub interfaces: Vec<bool>,
-    /// Names of applications.
+    /// Names of the applications, by number.
     pub names: Arc<ApplicationNames>,
     /// Application numbers of ICMP and ICMPv6, which are determined by the IP protocol.
     icmp: [u16; 2],
@@ -198,8 +198,8 @@ impl Identification {
         }
     }
 
-    /// The next session of a shard that is being identified, searched from index `from` on. Also returns the index at
-    /// which to continue the search.
+    /// Searches, from index `from` on, for the next session of a shard that is being identified. Also returns the index
+    /// at which the search must be continued.
     pub fn next_of(&self, shard: u16, from: usize) -> Option<(IdentifiedSession, PendingIndex, usize)> {
         let pool = self.0.as_ref()?.borrow();
         let mut rest = pool.pending.iter().enumerate().skip(from);

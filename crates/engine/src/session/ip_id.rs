@@ -14,12 +14,12 @@
 //!   destination and protocol only, because the outside address is not determined before translation.
 //!
 //! A counter is selected by a keyed hash, so several flows may share a counter, but one flow never uses several
-//! counters. A counter repeats a number after 32,768 other numbers. RFC 6864 requires 120 s between repetitions, which
-//! is fulfilled up to 273 non-atomic datagrams per second from one outside address to one destination. Above this rate,
-//! the gateway still sends datagrams, as hosts do.
+//! counters. A counter repeats a number after 32,768 datagrams. RFC 6864 requires 120 s between repetitions. Up to 273
+//! non-atomic datagrams per second from one outside address to one destination, this requirement is met. Above this
+//! rate, the gateway still sends datagrams, as hosts do.
 //!
-//! Numbers are assigned in the order of arrival over all flows. If a capture is replayed frame by frame, the numbers
-//! are therefore independent of the number of workers.
+//! Numbers are assigned in the order in which the datagrams of all flows arrive. If a capture is replayed frame by
+//! frame, the numbers therefore don't depend on the number of workers.
 //!
 //! Datagrams from outside keep their IP ID. Their sender has numbered all datagrams to one outside address, so the IP
 //! IDs of datagrams to one inside host are also different. An ICMP error quotes the IP ID that the gateway sent, not
@@ -103,8 +103,8 @@ impl IpIds {
         number % FRAGMENTS
     }
 
-    /// Sets the IP ID of a datagram that already has its outside address, unless the datagram is atomic. `fragments` is the IP ID
-    /// of a fragmented datagram, or 0 for an unfragmented one.
+    /// Sets the IP ID of a datagram, unless the datagram is atomic. The source must already be the outside address.
+    /// `fragments` is the IP ID if the datagram is fragmented; 0 means that it is not fragmented.
     #[inline(never)]
     pub fn number(&mut self, datagram: &mut [u8], fragments: u16, hasher: &Hasher, now: Now) {
         let Some(mut header) = Ipv4::new(datagram).filter(|header| !header.is_atomic()) else {
@@ -168,7 +168,7 @@ mod tests {
         let drawn = Arc::new(IpIdCounters::default());
         let mut shards: Vec<_> = (0..16).map(|_| IpIds::new(drawn.clone())).collect();
         let (mut seen, mut turn) = (BTreeSet::new(), 1u64);
-        // All numbers of one cycle, except numbers that may be left in the ranges of shards.
+        // Draws all numbers of one cycle of the counter, except for numbers that may be left in the ranges of shards.
         for _ in 0..usize::from(FRAGMENTS) - 16 * usize::from(RUN) {
             turn = turn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let number = shards[(turn >> 60) as usize].next(77, Now::at(1));

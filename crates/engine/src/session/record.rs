@@ -1,8 +1,8 @@
 //! The session record and its memory layout.
 //!
 //! A record has two cache lines for IPv4 and three for IPv6. The slow path writes the first line, which contains the
-//! keys of both directions (also used as translated tuples) and all decisions. The last line contains the state that
-//! packets update.
+//! keys of both directions and all decisions. The key of one direction also serves as the translated tuple of the other
+//! direction. The last line contains the state that packets update.
 
 use bytemuck::{Pod, Zeroable};
 use sluice_nat::{Decision, Tracking};

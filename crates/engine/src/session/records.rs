@@ -35,8 +35,8 @@ pub struct Records {
 pub struct RecordSubject {
     /// Time in nanoseconds since the start.
     pub at: u64,
-    /// Number of the flow. All records of a flow have its unique number. The number is 0 if the packet belongs to no
-    /// flow.
+    /// Number of the flow. The number is unique, and all records of a flow contain it. It is 0 if the packet belongs to
+    /// no flow.
     pub flow: u64,
     /// Source and destination address of the packet, or client and server address of the flow, as inside hosts see
     /// them.

@@ -22,7 +22,7 @@ pub struct RuleReceiver<T> {
 /// Creates the sender and the receiver of a channel.
 pub fn channel<T>() -> (RuleSender<T>, RuleReceiver<T>) {
     let (give, fresh) = rtrb::RingBuffer::new(MAX_PENDING);
-    // In addition to the pending rules, the receiver has one rule set in use and one retired rule set.
+    // Besides the pending rule sets, the receiver may have one rule set that is in use and one that is being retired.
     let (spent, back) = rtrb::RingBuffer::new(MAX_PENDING + 2);
     (
         RuleSender {

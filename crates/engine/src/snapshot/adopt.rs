@@ -36,14 +36,15 @@ impl Snapshot {
         self.nat6.pools.share(before.map(|before| &before.nat6.pools), shards);
     }
 
-    /// Keeps the rate limit states of the previous snapshot for routers and interfaces.
+    /// Takes over the state of the rate limits of routers and interfaces from the previous snapshot.
     pub fn adopt_shares(&mut self, before: &Self) {
         if let (Some(own), Some(old)) = (&mut self.shares, &before.shares) {
             Arc::make_mut(own).adopt(old);
         }
     }
 
-    /// Keeps the counters and policers of unchanged chains of the previous snapshot. All routers share named policers.
+    /// Takes over the counters and policers of unchanged chains from the previous snapshot. A policer that has a name
+    /// is shared by all routers.
     pub fn adopt_chains(&mut self, before: &Self) {
         let mut named = NamedPolicers::default();
         for chains in before.chains.iter().flatten() {
@@ -62,7 +63,8 @@ impl Snapshot {
         }
     }
 
-    /// Keeps the previous snapshot's hosts if their settings are unchanged. The counters of hosts are always kept.
+    /// Takes over the hosts of the previous snapshot if their settings are unchanged. Their counters are always taken
+    /// over.
     pub fn adopt_hosts(&mut self, before: &Self) {
         for (router, host) in self.routers.iter().zip(&mut self.hosts) {
             let same = before.routers.iter().position(|other| other.name == router.name);

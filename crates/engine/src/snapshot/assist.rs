@@ -19,10 +19,11 @@ use crate::packet::io::WorkerIndex;
 /// Settings of assistance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Number of packets in the ring from an I/O worker to a session worker above which the I/O worker takes over a shard.
+    /// If the ring from an I/O worker to a session worker contains more packets than this number, the I/O worker takes
+    /// over a shard.
     pub threshold: u32,
-    /// Length of the time slice, in cycles of the worker's cycle counter, for which an I/O worker processes borrowed
-    /// shards before it receives again.
+    /// Length of the time slice in which an I/O worker processes borrowed shards before it receives again, in cycles of
+    /// the worker's cycle counter.
     pub slice: u64,
 }
 
@@ -31,7 +32,7 @@ pub struct Settings {
 pub struct Assist {
     settings: Settings,
     posts: Box<[Post]>,
-    /// Number of active requests to pause, and number of shards that are moving.
+    /// Number of calls of `pause` that have not been revoked, and number of shards that are moving.
     paused: AtomicU32,
     moving_shards: AtomicU32,
 }
@@ -42,7 +43,7 @@ pub struct Assist {
 struct Post {
     /// Number of rounds that the worker has started.
     rounds: AtomicU64,
-    /// Pending request from another worker, or the answer to that request; 0 if no request is pending.
+    /// Request from another worker, until the answer to this request replaces it; 0 if there is neither.
     queried: AtomicU64,
 }
 
@@ -140,8 +141,9 @@ impl Assist {
         self.moving_shards.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Records that a worker starts a round. Packets that the worker handed off before are already in the rings. In
-    /// this round, the worker uses all changes that other workers published before they read its round counter.
+    /// Records that a worker starts a round. Packets that the worker handed off in earlier rounds are already in the
+    /// rings. If another worker has published a change and then reads the round counter, a round with a greater number
+    /// uses this change.
     #[inline(always)]
     pub(crate) fn start_round(&self, own: WorkerIndex) {
         if let Some(post) = self.posts.get(usize::from(own)) {
@@ -154,7 +156,8 @@ impl Assist {
 
     /// Records the current round of each worker. Called after the publication of a change that all workers must see.
     pub(crate) fn observe_rounds(&self, rounds: &mut [u64]) {
-        // If a round starts concurrently, this thread reads the new round number, or that round sees the published change.
+        // If a round starts concurrently, either this thread reads the new round number, or the new round sees the
+        // published change.
         fence(Ordering::SeqCst);
         for (post, rounds) in self.posts.iter().zip(rounds) {
             *rounds = post.rounds.load(Ordering::Acquire);

@@ -39,9 +39,9 @@ pub enum Step {
     Police {
         /// Index of the policer.
         policer: u16,
-        /// Tally of packets that exceed the rate limit.
+        /// Tally of the packets that exceed the rate limit.
         tally: TallyIndex,
-        /// Step at which packets above the rate limit continue; if `None`, they are dropped.
+        /// Step at which packets continue if they exceed the rate limit. `None` means that such packets are dropped.
         exceed: Option<StepIndex>,
     },
     /// Send copies of packets.
@@ -109,7 +109,7 @@ impl<A: Address> Finder<A> {
     }
 }
 
-/// Part of a tally that one worker writes.
+/// The part of a tally that one worker writes.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct WorkerTally {
@@ -117,8 +117,8 @@ struct WorkerTally {
     bytes: Counter,
 }
 
-/// Tally: counter of a step's packets and of the bytes of their frames. Each worker writes a separate part of the
-/// counter.
+/// Tally: counts the packets of a step, and the bytes in the frames of these packets. Each worker writes a separate
+/// part of the tally.
 #[derive(Debug)]
 pub struct Tally(Box<[WorkerTally]>);
 
@@ -243,7 +243,7 @@ impl Chains {
         &self.listed
     }
 
-    /// Tallies and policers that the previous chains already contain keep their counts and state.
+    /// Takes over the counts and the state of those tallies and policers that the previous chains also contain.
     pub fn adopt(&mut self, before: &Self) {
         let tallies: HashMap<_, _> = before.tallies.iter().map(|(key, tally)| (key, tally)).collect();
         for (key, tally) in &mut self.tallies {

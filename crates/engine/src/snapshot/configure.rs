@@ -46,8 +46,8 @@ impl Snapshot {
             .collect();
     }
 
-    /// Derives the translation targets: the endpoints in translation rules whose flows belong to the shards of their
-    /// clients. Must be called after interfaces and translation rules were set.
+    /// Derives the translation targets. A translation target is an endpoint in a translation rule; each of its flows
+    /// belongs to the shard of the flow's client. Must be called after interfaces and translation rules were set.
     pub fn spread_flows(&mut self) {
         self.nat4.spread = TranslationTargets::of(&self.nat4, &self.interfaces);
         self.nat6.spread = TranslationTargets::of(&self.nat6, &self.interfaces);
@@ -105,7 +105,8 @@ impl Snapshot {
         self.shares = Shares::new(routers, links, &self.interfaces, self.untagged.len()).map(Arc::new);
     }
 
-    /// Requires sessions for untranslated flows in the routers of the selected interfaces, so that all packets look up sessions.
+    /// Requires that untranslated flows have sessions in all routers that have a selected interface. All packets of
+    /// these routers then look up sessions.
     fn keep_sessions(&mut self, wanted: impl Fn(Context, u16) -> bool) {
         let routed = |interface: &&Interface| interface.bridge.is_none();
         let wanting = (0..).zip(&self.interfaces).filter(|(_, interface)| routed(interface));

@@ -45,14 +45,14 @@ impl PerFamily for AllRoutes {
 }
 
 impl ForwardingState {
-    /// The value of the longest route of a router that matches an address, or [`NO_ROUTE`] if there is none.
+    /// The value of a router's most specific route for an address, or [`NO_ROUTE`] if no route matches.
     #[inline(always)]
     pub fn route_value<F: Family>(&self, router: RouterIndex, address: F::Address) -> u32 {
         let routes = F::select::<AllRoutes>(&self.fib.v4, &self.fib.v6);
         routes.lookup(router, F::number(address)).unwrap_or(NO_ROUTE)
     }
 
-    /// Looks up several addresses, each in a router, and returns the values of their routes.
+    /// Looks up several addresses, each in the routing table of its router, and returns the values of their routes.
     #[inline(always)]
     pub fn route_values<F: Family>(&self, routers: &[RouterIndex], addresses: &[F::Address], values: &mut [u32]) {
         let mut numbers = [F::Number::default(); BURST_BUFFERS];
@@ -209,14 +209,14 @@ impl ForwardingState {
     }
 }
 
-/// For each direction: an adjacency, and the number of consecutive sessions with this adjacency. The neighbour's
-/// reference count does not include these sessions yet.
+/// For each direction: an adjacency, and the number of consecutive sessions that have this adjacency and are not yet
+/// included in the neighbour's reference count.
 type Counts = [(AdjacencyIndex, u32); 2];
 
 const NO_COUNTS: Counts = [(AdjacencyIndex::NONE, 0); 2];
 
-/// References from a batch's new sessions to neighbours. The references are counted and written together, because each
-/// update of a neighbour's reference count is an atomic read-modify-write operation.
+/// References to neighbours from the new sessions of a batch. References to the same neighbour are added to its
+/// reference count together, because each update of this count is an atomic read-modify-write operation.
 #[derive(Debug)]
 pub struct NeighbourReferences(Counts);
 
@@ -275,8 +275,8 @@ impl NeighbourReferences {
     }
 }
 
-/// References to neighbours that ending sessions release. The releases are counted and written to the neighbour table
-/// together.
+/// References to neighbours that sessions release when they end. Releases of the same neighbour are subtracted from its
+/// reference count together.
 #[derive(Debug)]
 pub struct NeighbourReleases(Counts);
 

@@ -12,7 +12,7 @@ pub struct FragmentLimits {
 }
 
 impl Default for FragmentLimits {
-    /// The default time is FRAGMENT_MIN of RFC 6146.
+    /// The default timeout is the value of FRAGMENT_MIN in RFC 6146.
     fn default() -> Self {
         Self {
             datagrams: 4_096,

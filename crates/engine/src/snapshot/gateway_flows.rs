@@ -14,7 +14,7 @@ const WAYS: usize = 8;
 /// Known flows to and from the gateway itself.
 #[derive(Debug, Default)]
 pub struct GatewayFlows {
-    /// Flows that the gateway's host has started. Packets of remote hosts can't fill this table.
+    /// Flows that the gateway's host has started. Packets that remote hosts send can't fill this table.
     pub initiated: FlowSet,
     /// Flows that rules have accepted.
     pub admitted: FlowSet,
@@ -66,8 +66,8 @@ impl FlowSet {
         (u64::from(silent) <= u64::from(seconds) * TICKS_PER_SECOND).then_some(entry)
     }
 
-    /// Refreshes a flow if its last packet is at most `seconds` old. Returns the generation of the snapshot under which
-    /// the flow was recorded.
+    /// Refreshes a flow if its last packet is at most `seconds` old. Returns the generation of the snapshot that was in
+    /// use when the flow was recorded.
     pub fn generation(&self, hash: u64, now: Now, seconds: u32) -> Option<u32> {
         let entry = self.find(hash, now, seconds)?;
         let (_, generation) = state(entry);

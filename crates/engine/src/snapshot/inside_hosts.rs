@@ -8,8 +8,8 @@ use sluice_wire::Context;
 use crate::session::family::Family;
 use crate::snapshot::{Interface, Nat};
 
-/// Minimum prefix length of a source rule that describes networks of inside hosts. A rule with a shorter prefix applies
-/// to all sources.
+/// Minimum prefix length at which the prefix of a source rule counts as a network of inside hosts. A rule with a
+/// shorter prefix counts as a rule for any source.
 const SHORTEST: u8 = 4;
 
 /// Disjoint address ranges of each virtual router, in ascending order.
@@ -30,9 +30,9 @@ impl<A: Address> InsideHosts<A> {
         Self(merged)
     }
 
-    /// Inside hosts: addresses that source rules translate, and the targets of destination rules. If a rule for any
-    /// source has specific outside interfaces, the flag `all` includes all addresses; otherwise only addresses on links
-    /// of inside interfaces are included.
+    /// Derives the inside hosts: the addresses that source rules translate, and the targets of destination rules. For a
+    /// rule for any source, the addresses on links of inside interfaces are included. If the rule is restricted to an
+    /// outside interface and `all` is set, all addresses are included instead.
     pub fn of<F: Family<Address = A>>(nat: &Nat<F>, interfaces: &[Interface], all: bool) -> Self {
         let mut ranges = Vec::new();
         let range = |context: Context, prefix: Prefix<A>| {

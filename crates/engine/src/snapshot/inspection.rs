@@ -28,7 +28,8 @@ pub struct InspectionPolicy {
     pub alerts: usize,
     /// Log records to write in addition to alerts.
     pub records: Records,
-    /// For each interface: whether inspection applies to flows that enter or leave through the interface.
+    /// For each interface: whether inspection applies to flows whose packets arrive on the interface or leave through
+    /// it.
     pub interfaces: Vec<bool>,
     /// Limits of datagram reassembly in each worker.
     pub fragments: ReassemblyLimits,
@@ -64,8 +65,8 @@ impl InspectionPolicy {
         )
     }
 
-    /// Whether packets with a wrong checksum are passed to inspection. If the policy is to drop these packets, they are
-    /// dropped before inspection.
+    /// Whether packets with a wrong checksum are passed to inspection. If the policy is to drop such packets, they are
+    /// dropped earlier.
     pub fn takes_wrong_checksums(&self, reason: Fault) -> bool {
         let said = self.settings.policies.of(Exception::BadChecksum);
         reason == Fault::BadTransportChecksum && said != Policy::DropPacket

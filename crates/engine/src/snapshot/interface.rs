@@ -36,8 +36,8 @@ pub struct Interface {
     pub validation: SourceValidation,
     /// Validity checks of headers.
     pub validity: validity::Policy,
-    /// Whether to complete partial checksums of local senders with checksum offload. If the flag is not set, packets
-    /// with partial checksums are dropped.
+    /// Whether to complete partial checksums, which local senders with checksum offload produce. If the flag is not
+    /// set, packets with partial checksums are dropped.
     pub complete_checksums: bool,
     /// Settings of neighbour discovery.
     pub neighbours: NeighbourSettings,
@@ -57,11 +57,12 @@ pub struct Interface {
     pub bridge: Option<Bridge>,
 }
 
-/// Settings of neighbour discovery. In any case, the gateway answers for the interface's own addresses.
+/// Settings of neighbour discovery. Independently of these settings, the gateway answers for the interface's own
+/// addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NeighbourSettings {
-    /// Whether to answer as a proxy for addresses that have their route through another interface, for IPv4 (proxy ARP,
-    /// RFC 1027) and for IPv6 (RFC 4861, 7.2.8).
+    /// Whether to answer as a proxy for addresses whose route leads through another interface: for IPv4 (proxy ARP, RFC
+    /// 1027), and for IPv6 (RFC 4861, 7.2.8).
     pub proxy: [bool; 2],
     /// Whether to announce the interface's addresses when an address or the MAC changes, or the link comes up (RFC
     /// 5227, 2.3; RFC 4861,
@@ -82,8 +83,8 @@ pub enum Priority {
 }
 
 impl Priority {
-    /// Mask of the bits in the first byte of a tag's control information that a sent frame keeps from the received
-    /// frame.
+    /// Mask of the priority bits that a sent frame takes over from the received frame. The mask applies to the first
+    /// byte of the tag's control information.
     #[inline]
     pub fn kept(self) -> u8 {
         match self {
@@ -92,7 +93,7 @@ impl Priority {
         }
     }
 
-    /// The tag with its priority for frames that arrived without tags.
+    /// Returns `tag` with the priority that it has in frames that arrived without tags.
     pub fn of(self, tag: Tag) -> Tag {
         match self {
             Self::Keep => tag.with_priority(0),
@@ -108,17 +109,17 @@ pub struct Bridge {
     pub peer: u16,
     /// Whether to drop invalid packets. If the flag is not set, invalid packets are counted and forwarded.
     pub drops_invalid: bool,
-    /// Whether to forward packets that can't be inspected although inspection is configured. If the flag is not set,
-    /// these packets are dropped.
+    /// Whether to forward packets if inspection is configured but can't inspect them. If the flag is not set, such
+    /// packets are dropped.
     pub fails_open: bool,
 }
 
 /// Flag in the contexts of bridges. The tags are part of the context, because flows of different VLANs are different.
 pub const BRIDGES: Context = 1 << 31;
 
-/// Flag in the context of frames that arrived on the second interface of a bridge. If packets with equal addresses
-/// arrive on both interfaces, they belong to different flows: a host behind the other interface returns them, or their
-/// source is forged.
+/// Flag in the context of frames that arrived on the second interface of a bridge. Packets with equal addresses that
+/// arrive on different interfaces of the bridge belong to different flows: one of them was returned by a host behind
+/// the other interface, or has a forged source.
 pub const SECOND_INTERFACE: Context = 1 << 30;
 
 /// Maximum number of bridges. The number is limited because a context also contains the tags and the flag of the second

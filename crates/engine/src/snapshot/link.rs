@@ -22,7 +22,8 @@ pub struct Link {
     pub keeps: u8,
     /// Whether arriving plain IPv4 packets (without options, not fragmented) need only a route lookup.
     pub passes: bool,
-    /// Whether arriving plain packets are only routed and the interface's router has no tunnel endpoint.
+    /// Whether arriving plain packets are only routed, and none of them can be addressed to a tunnel endpoint, because
+    /// the interface's router has none.
     pub places: bool,
     /// Whether arriving packets may need sessions, for IPv4 and for IPv6; see [`Interface::stateful`].
     pub stateful: [bool; 2],
@@ -98,8 +99,8 @@ impl Link {
         self.head.first_chunk().unwrap_or(&[0; 6])
     }
 
-    /// The header of frames to `mac`, up to the EtherType. Only the bytes of the MACs and of the interface's tags are
-    /// valid.
+    /// The header of frames to `mac`, without the EtherType. Only the bytes of the two MACs and of the interface's tags
+    /// are valid.
     #[inline(always)]
     pub fn head(&self, mac: Mac) -> [u8; HEAD] {
         let mut head = [0; HEAD];

@@ -25,14 +25,15 @@ pub struct Nat<F: Family> {
     pub pools: Pools<F::Address>,
     /// Networks of inside hosts; `None` if untranslated flows have no sessions.
     pub hosts: Option<InsideHosts<F::Address>>,
-    /// Endpoints whose flows belong to the shards of their clients; `None` if no rule defines such endpoints.
+    /// Endpoints of which each flow belongs to the shard of the flow's client; `None` if no rule defines such
+    /// endpoints.
     pub spread: Option<TranslationTargets<F::Address>>,
     /// The sites that have public addresses.
     pub sites: Option<Arc<Sites>>,
     /// Networks of inside hosts to which outside hosts may connect. The snapshot derives these networks.
     pub inside: InsideHosts<F::Address>,
-    /// Whether some rule is not restricted to specific outside interfaces, so that interfaces with inside hosts also
-    /// count as outside interfaces. Derived from the rules.
+    /// Whether at least one rule is not restricted to specific outside interfaces. Interfaces with inside hosts then
+    /// also count as outside interfaces. Derived from the rules.
     pub everywhere: bool,
 }
 
@@ -46,8 +47,8 @@ impl<F: Family> Nat<F> {
             .any(|(_, rule, _)| rule.outside.is_none() && rule.action != SourceAction::Exempt);
     }
 
-    /// Whether a packet from outside starts a flow to an inside host's own address. If untranslated flows have
-    /// sessions, the function returns `false`, because both endpoints of the flow determine its shard.
+    /// Whether a packet from outside starts a flow to the untranslated address of an inside host. If untranslated flows
+    /// have sessions, the function returns `false`, because both endpoints of the flow determine its shard.
     #[inline(always)]
     pub fn starts_outside(&self, context: Context, source: F::Address, destination: F::Address) -> bool {
         self.hosts.is_none()

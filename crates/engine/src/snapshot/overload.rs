@@ -14,7 +14,8 @@ pub enum Shed {
     Inspect,
     /// Inspect the packet if fewer than this number of bytes of its flow were already inspected.
     Less(u64),
-    /// Forward the packet without inspection. A TCP connection is never inspected again, because its stream is then incomplete.
+    /// Forward the packet without inspection. The stream of a TCP connection is incomplete after that, so the
+    /// connection is never inspected again.
     Bypass,
     /// Drop the packet.
     Drop,

@@ -16,8 +16,8 @@ pub struct PortLayouts {
     pub v4: Layout<u32>,
     /// Layout of IPv6 pools.
     pub v6: Layout<[u64; 2]>,
-    /// IPv4 and IPv6 pools with a changed allocation scheme (mapping, selection or distribution of ports), each with
-    /// the generation of the change.
+    /// IPv4 pools and IPv6 pools whose allocation scheme has changed, each with the generation of the change. The
+    /// scheme comprises the mapping, the selection and the distribution of ports.
     pub reshaped: Arc<[Vec<(PoolIndex, u32)>; 2]>,
 }
 

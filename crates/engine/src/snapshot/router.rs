@@ -1,4 +1,4 @@
-//! Virtual routers, and what a snapshot defines for each.
+//! Virtual routers, and the settings that a snapshot contains for each of them.
 
 use sluice_filter::Filters;
 use sluice_nat::sites::outer;
@@ -32,7 +32,8 @@ pub struct Quotas {
     pub routes: Option<usize>,
     /// Maximum number of neighbours, including neighbours that are being resolved.
     pub neighbours: Option<u32>,
-    /// Maximum number of packets that each worker parks: for neighbours, fragments, stream reassembly and unsolicited SYNs.
+    /// Maximum number of packets that each worker parks for the router. The number includes packets that wait for
+    /// neighbours, fragments, packets in stream reassembly, and unsolicited SYNs.
     pub buffers: Option<u32>,
 }
 
@@ -65,7 +66,7 @@ impl Snapshot {
         *self.uplinks.get(usize::from(interface))?.get(usize::from(v6))?
     }
 
-    /// The context for route lookups of a router's packets from a source address.
+    /// The lookup context with which a router looks up the routes of packets from a source address.
     #[inline(always)]
     pub fn lookup<F: Family>(&self, router: RouterIndex, source: F::Address) -> Lookup<'_> {
         self.sources.lookup(router, F::address(source))

@@ -1,4 +1,4 @@
-//! Sizes of a shard's memory, and creation of an empty shard in it.
+//! Sizes of a shard's memory, and creation of an empty shard in this memory.
 
 use std::sync::Arc;
 

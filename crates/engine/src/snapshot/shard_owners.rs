@@ -86,14 +86,14 @@ impl<'m> ShardExchange<'m> {
         }
     }
 
-    /// Number of packets that a worker takes from its rings until all earlier packets are processed, if all rings were
-    /// full.
+    /// Number of packets that a worker must take from its rings until it has taken all packets that were in them, if
+    /// all rings were full.
     pub(crate) fn in_rings(&self) -> usize {
         self.of_waiting(self.ring)
     }
 
-    /// Number of packets that a worker takes from its rings until all earlier packets are processed, if no ring
-    /// contained more than `packets` packets.
+    /// Number of packets that a worker must take from its rings until it has taken all packets that were in them, if no
+    /// ring contained more than `packets` packets.
     pub(crate) fn of_waiting(&self, packets: usize) -> usize {
         // The worker reads the rings round-robin, one burst from each ring, and an incomplete burst counts as a full burst.
         self.rings * packets.min(self.ring).next_multiple_of(BURST_SIZE)

@@ -14,8 +14,9 @@ use crate::session::record::{Session4, Session6};
 use crate::session::shard::Shard;
 use crate::snapshot::{Snapshot, StartParameters};
 
-/// Maximum number of parts of the whole table, so that a part has at least a sixteenth of the capacity. With more than
-/// 16 shards, a part is therefore larger than a shard's own share, which keeps the number of parts per lookup low.
+/// Maximum number of parts of the whole table. A part therefore has at least a sixteenth of the capacity; with more
+/// than 16 shards, it is larger than a shard's own share. Because parts are large, a lookup has to search only a few of
+/// them.
 const PARTS: usize = 16;
 
 /// Division of the shared capacity of a family into parts.
@@ -29,8 +30,7 @@ struct Division {
 }
 
 impl Division {
-    /// Computes the division. With the shared capacity in addition to its own share, one shard can store half of all
-    /// sessions.
+    /// Computes the division. A shard's own share and the shared capacity together can store half of all sessions.
     fn new(all: usize, share: usize, mappings: usize) -> Self {
         let sessions = all.div_ceil(PARTS).max(share);
         Self {

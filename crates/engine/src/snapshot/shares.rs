@@ -24,7 +24,7 @@ use demand_history::DemandHistory;
 /// Default weight of routers and interfaces.
 pub const WEIGHT: u8 = 10;
 
-/// Entry number of an interface without an entry.
+/// Entry number that marks an interface without an entry.
 const NONE: u16 = u16::MAX;
 
 /// Rate limits in packets and bits, for all workers together. Frames are counted from their Ethernet header to the end
@@ -35,7 +35,7 @@ pub struct Rate {
     pub packets: Option<u64>,
     /// Maximum number of bits per second.
     pub bits: Option<u64>,
-    /// Burst size, as the time in nanoseconds in which the rate fills the bucket.
+    /// Burst size, expressed as the time in nanoseconds in which the token bucket fills up at this rate.
     pub burst: u64,
 }
 
@@ -55,8 +55,8 @@ pub struct LinkShare {
     pub weight: Option<u8>,
     /// Guaranteed rate in bits per second, which the interface can always use.
     pub guarantee: Option<u64>,
-    /// Rate limit in bits per second, which applies to the link with all its VLANs, to a single VLAN, or to an
-    /// inter-router link.
+    /// Rate limit in bits per second. Depending on the interface, the limit applies to a link with all its VLANs, to a
+    /// single VLAN, or to an inter-router link.
     pub rate: Option<u64>,
 }
 
@@ -121,10 +121,11 @@ pub struct Shares {
     links: Vec<Link>,
 }
 
-/// Burst size of a link's rate, in nanoseconds. For most link rates, the queue of a NIC is not larger than this burst.
+/// Burst size of a link's rate, in nanoseconds. For most link rates, the transmit queue of a NIC holds no more than
+/// this burst.
 const LINK_BURST: u64 = 10_000_000;
 
-/// Minimum burst size of a token bucket in bits: two frames of the maximum length.
+/// Minimum burst size of a token bucket that counts bits: two frames of the maximum length.
 const MIN_BURST_BITS: u64 = 2 * 8 * 9_234;
 
 /// Creates a full bucket. The burst of the bucket is the number of tokens in `burst` nanoseconds, at least `min`.
@@ -235,8 +236,8 @@ impl Shares {
         }
     }
 
-    /// Keeps token buckets of the previous snapshot if their configuration is unchanged. Routers and interfaces keep
-    /// their numbers as long as they exist.
+    /// Takes over those token buckets of the previous snapshot whose configuration is unchanged. Routers and interfaces
+    /// keep their numbers as long as they exist.
     pub fn adopt(&mut self, before: &Self) {
         for (own, old) in self.routers.iter_mut().zip(&before.routers) {
             if let (Some(one), Some(other)) = (&own, old)
@@ -287,7 +288,7 @@ impl Shares {
         Some([remaining(&buckets.packets), remaining(&buckets.bits)])
     }
 
-    /// Charges packets and bits to the rate limit of a router.
+    /// Takes tokens for these packets and bits from the token buckets of a router.
     #[inline(always)]
     pub fn charge(&self, router: RouterIndex, [packets, bits]: [u64; 2], now: u64) {
         let Some(buckets) = self.buckets(router) else { return };
@@ -299,7 +300,7 @@ impl Shares {
     }
 
     /// Whether the rate limits permit a frame of this many bytes to cross an inter-router link from interface `from` to
-    /// the router of the peer interface. A permitted frame is charged to the rate limits.
+    /// the router of the peer interface. If the frame is permitted, tokens for it are taken from the token buckets.
     pub fn may_cross(&self, from: u16, router: RouterIndex, bytes: u64, now: u64) -> bool {
         let link = self
             .leaving
@@ -326,7 +327,7 @@ impl Shares {
         self.links.get(port)?.rate.as_deref()
     }
 
-    /// Weight of an interface on its link, with the token buckets of its guarantee and of its rate limit.
+    /// Weight of an interface on its link, token bucket of its guarantee, and token bucket of its rate limit.
     pub fn leaving(&self, interface: u16) -> (u64, Option<&SharedTokenBucket>, Option<&SharedTokenBucket>) {
         match self.leaving.get(usize::from(interface)) {
             Some(leaving) => (leaving.weight, leaving.guarantee.as_deref(), leaving.rate.as_deref()),

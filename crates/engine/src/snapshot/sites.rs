@@ -13,11 +13,11 @@ pub const SERVER: u16 = 67;
 /// UDP port of DHCP clients.
 pub const CLIENT: u16 = 68;
 
-/// Number of index values for outer tags: the VLAN identifiers of 802.1ad tags, and one value for frames without an
-/// 802.1ad tag.
+/// Number of values by which tag ranges are indexed: one for each VLAN identifier of an outer 802.1ad tag, and one for
+/// frames without an 802.1ad tag.
 const OUTER: usize = (1 << 12) + 1;
 
-/// Index value, in place of an outer tag, for frames with a single 802.1Q tag.
+/// Index value of frames that have a single 802.1Q tag instead of an outer 802.1ad tag.
 pub const SINGLE: u16 = 1 << 12;
 
 /// Sites with consecutive inner tags and consecutive numbers.
@@ -64,7 +64,8 @@ struct First {
     context: Context,
 }
 
-/// Tag ranges in order, with an index of the first range of each outer tag. Most tags have only one range.
+/// Tag ranges in order, and an index that contains the first range of each outer tag. Most outer tags have only one
+/// range.
 #[derive(Clone, Debug)]
 pub struct TagRanges {
     rows: Box<[TagRange]>,

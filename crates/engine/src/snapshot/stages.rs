@@ -52,8 +52,9 @@ impl Stages {
         }
     }
 
-    /// The transmitting workers; `workers` is the total number of workers. The result includes the workers with the
-    /// transmit part and, with assistance, the workers that borrow shards from transmitting session workers.
+    /// The transmitting workers; `workers` is the total number of workers. The result includes the workers that have
+    /// the transmit part. With assistance, it also includes the workers that borrow shards from session workers, if
+    /// these session workers transmit.
     pub fn senders(&self, workers: usize, assists: bool) -> Vec<WorkerIndex> {
         let mut senders = self.all(Part::Transmit, workers);
         if assists {
@@ -83,7 +84,8 @@ impl Stages {
                 false => self.workers(part).into(),
             }
         };
-        // The workers of the first part after `part` that the worker `own` doesn't have.
+        // Finds the first part, from `part` on, that the worker `own` doesn't have, and returns the workers of this
+        // part.
         let after = |part: Part| {
             Part::ALL[part as usize..]
                 .iter()
@@ -115,9 +117,9 @@ impl Stages {
         self.has_part(own, part) && !self.workers(part).is_empty() && is_partial
     }
 
-    /// Whether the parts of a worker are consecutive. If packets return to a worker, the worker must not wait for free
-    /// capacity of other workers, because the other workers may wait for it. Every other worker waits only for workers
-    /// whose last part is later than its own, so a deadlock is impossible.
+    /// Whether the parts of a worker are consecutive. If they are not, packets return to the worker. The worker must
+    /// then not wait for free capacity of other workers, because these may wait for it. A worker with consecutive parts
+    /// waits only for workers whose last part is later than its own, so a deadlock is impossible.
     fn is_contiguous(&self, own: WorkerIndex) -> bool {
         let done = Part::ALL.map(|part| self.has_part(own, part));
         done.windows(2).filter(|pair| pair[0] != pair[1]).count() + usize::from(done[0]) + usize::from(done[3]) <= 2

@@ -37,7 +37,8 @@ pub struct StartParameters {
     pub fragments: FragmentLimits,
     /// Maximum number of parked unsolicited SYNs in all shards together.
     pub unsolicited_syns: u32,
-    /// Number of public IPv4 addresses that can be added to pools later without more memory for port allocations.
+    /// Number of public IPv4 addresses that can be added to pools later, because memory for their port allocations is
+    /// reserved.
     pub spare_addresses: u32,
     /// Maximum numbers of subscribers and of port blocks.
     pub subscribers: SubscriberCapacity,
@@ -93,9 +94,10 @@ impl StartParameters {
             .map(|all| (all as usize).div_ceil(self.steering.shards().count() as usize).max(1))
     }
 
-    /// Capacity of each shard for allocations of a family's pools. Every session may have a separate mapping, and a
-    /// filtering entry if filtering is address-dependent. Subscribers are distributed unevenly over the shards, so
-    /// their capacity is a quarter higher than an even share.
+    /// Capacity of each shard for allocations from the pools of a family. There is space for a separate mapping of
+    /// every session, and, if filtering is address-dependent, for a filtering entry of every session. Because
+    /// subscribers are distributed unevenly over the shards, the capacity for subscribers is a quarter higher than an
+    /// even share.
     pub fn capacity<F: Family>(&self, snapshot: &Snapshot) -> Capacity {
         let family = usize::from(F::IS_V6);
         let nat = snapshot.nat::<F>();

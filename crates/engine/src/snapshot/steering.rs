@@ -15,7 +15,7 @@ use crate::session::family::Family;
 use crate::snapshot::Nat;
 use crate::snapshot::translation_targets::TranslationTargets;
 
-/// Flows that belong to one shard.
+/// Which flows belong to one shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Affinity {
     /// All flows of an inside host. NICs hash the source address on inside interfaces, and the destination address and port on
@@ -43,7 +43,7 @@ pub enum HashFields {
 pub struct SteeringSettings {
     /// The fields that NICs hash.
     pub hashed: HashFields,
-    /// Flows that belong to one shard.
+    /// Which flows belong to one shard.
     pub together: Affinity,
     /// Length of the inside prefix that counts as one subscriber, for IPv4 and for IPv6.
     pub prefix: [u8; 2],
@@ -83,8 +83,8 @@ pub struct Steering {
     rss_ports: Option<Arc<RssPorts>>,
 }
 
-/// Whether the flows of a host that a pool translates may belong to different shards. The flows must belong to one
-/// shard if the pool has mappings, subscribers, computed ports or preserved ports.
+/// Whether the flows of one inside host, if the pool translates them, may belong to different shards. The flows must
+/// belong to one shard if the pool has mappings, subscribers, computed ports or preserved ports.
 pub fn spreads<A: Address>(pool: &ValidPool<A>) -> bool {
     let of_sessions = |class: &PortClass| !pool.has_subscribers(*class) && pool.source(*class) != Source::Mapping;
     let classes = [PortClass::Tcp, PortClass::Udp];
@@ -149,7 +149,7 @@ impl Steering {
         self.hashed
     }
 
-    /// Flows that belong to one shard.
+    /// Which flows belong to one shard.
     pub fn affinity(&self) -> Affinity {
         self.together
     }
@@ -236,11 +236,11 @@ impl Steering {
         })
     }
 
-    /// The shard of the session of a packet that arrived on an interface. Flows of inside hosts are assigned by the
-    /// address or subscriber prefix of the host. Packets to public addresses are assigned by the port block. Flows to
-    /// forwarded ports are assigned by the target host, or by the client if there are several targets. Flows of
-    /// protocols without ports are assigned by the untranslated remote address. Both directions of a session have one
-    /// shard, including sessions of untranslated flows.
+    /// The shard to which the session of a packet belongs. `interface` is the interface on which the packet arrived.
+    /// Flows of inside hosts are assigned by the address or subscriber prefix of the host. Packets to public addresses
+    /// are assigned by the port block. Flows to forwarded ports are assigned by the target host, or by the client if
+    /// there are several targets. Flows of protocols without ports are assigned by the untranslated remote address.
+    /// Both directions of a session have one shard, including sessions of untranslated flows.
     #[inline(always)]
     pub fn shard_of<F: Family>(&self, nat: &Nat<F>, key: &F::Key, interface: u16, outside: bool) -> u16 {
         self.shard_by::<F>(nat, nat.spread.as_ref(), key, interface, outside)
@@ -266,7 +266,7 @@ impl Steering {
             (tuple.source(), tuple.source_port()),
             (tuple.destination(), tuple.destination_port()),
         );
-        // The endpoints of the flow, in the direction of packets from the inside host.
+        // The endpoints of the flow as source and destination of packets that the inside host sends.
         let ends = |host, other| match &nat.hosts {
             Some(hosts) => hosts.ends(tuple.context(), host, other),
             None => (host, other),
@@ -346,7 +346,8 @@ impl Steering {
     }
 }
 
-/// The remote address of a flow without ports. An interface with both inside and outside hosts counts as outside.
+/// The remote address of a flow whose protocol has no ports. An interface that has both inside and outside hosts counts
+/// as outside.
 #[cold]
 fn remote<F: Family>(nat: &Nat<F>, key: &F::Key, interface: u16, outside: bool) -> F::Address {
     let tuple = F::tuple(key);
@@ -364,7 +365,7 @@ fn remote<F: Family>(nat: &Nat<F>, key: &F::Key, interface: u16, outside: bool) 
     }
 }
 
-/// Whether an address is an outside address to which other addresses are translated.
+/// Whether an address is an outside address of NAT, to which other addresses are translated.
 #[inline(always)]
 fn is_public<F: Family>(nat: &Nat<F>, context: Context, address: F::Address) -> bool {
     nat.pools.owner(context, address).is_some() || nat.rules.proxies_for(context, address)
@@ -374,7 +375,7 @@ fn is_public<F: Family>(nat: &Nat<F>, context: Context, address: F::Address) -> 
 enum ForwardTarget<A> {
     /// An inside host and port.
     Host((A, u16)),
-    /// One of several hosts. Only the session record contains the selected host.
+    /// One of several hosts. The selected host is stored only in the session record.
     Among,
 }
 

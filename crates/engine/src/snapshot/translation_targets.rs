@@ -1,7 +1,7 @@
-//! Inside addresses and ports whose flows belong to the shards of the clients. There are three kinds of targets. If a
-//! rule distributes flows to several hosts, these hosts are targets, because the host of a flow is unknown before its
-//! session exists. The router's own addresses are targets. The targets of rules for inside clients are included,
-//! because inside clients keep their shard.
+//! Inside addresses and ports of which each flow belongs to the shard of the flow's client. There are three kinds of
+//! targets. If a rule distributes flows to several hosts, these hosts are targets, because the host of a flow is
+//! unknown before its session exists. The router's own addresses are targets. The targets of rules that apply to
+//! packets from inside clients are included, because all flows of an inside client belong to its own shard.
 
 use std::collections::HashSet;
 
@@ -22,7 +22,7 @@ type End<A> = (A, u16);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TranslationTargets<A> {
     ranges: Vec<Range<A>>,
-    /// Routers whose hosts send packets for which sessions may exist.
+    /// Routers that have a host whose packets may belong to sessions.
     hosted: Vec<Context>,
 }
 
@@ -64,7 +64,7 @@ impl<A: Address> TranslationTargets<A> {
         (!spread.ranges.is_empty() || !spread.hosted.is_empty()).then_some(spread)
     }
 
-    /// Records whether sessions may exist for packets from a router's host.
+    /// Records whether packets that a router's host sends may belong to sessions.
     fn host_of(&mut self, is_hosted: bool, context: Context) {
         let router = context & !FROM_HOST;
         if is_hosted && !self.hosted.contains(&router) {
@@ -79,7 +79,7 @@ impl<A: Address> TranslationTargets<A> {
             .push((rule.context & !FROM_HOST, host, first, first.saturating_add(to - from)));
     }
 
-    /// Whether sessions may exist for packets from a router's host.
+    /// Whether packets that a router's host sends may belong to sessions.
     #[inline(always)]
     pub fn has_host(&self, context: Context) -> bool {
         self.hosted.contains(&context)

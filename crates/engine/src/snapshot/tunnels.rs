@@ -40,7 +40,7 @@ pub struct Tunnel {
     pub id: Option<u32>,
     /// TTL or hop limit of outer packets.
     pub ttl: u8,
-    /// The interface with the address `local`. Outer packets are routed in the router of this interface.
+    /// The interface that has the address `local`. The router of this interface routes the outer packets.
     pub underlay: u16,
 }
 
@@ -97,7 +97,7 @@ type Keys = FxBuildHasher;
 pub struct Tunnels {
     /// The interface of a tunnel, by the fields of its outer packets.
     by_mark: HashMap<TunnelTag, u16, Keys>,
-    /// Local endpoints, independent of the remote endpoints.
+    /// Local endpoints, each listed once although it may have several remote endpoints.
     ends: HashSet<(RouterIndex, TunnelKind, Address), Keys>,
     /// For each router: whether it has local tunnel endpoints.
     routers: Vec<bool>,
@@ -278,7 +278,7 @@ impl Tunnels {
         bucket.is_some_and(|bucket| bucket.take(now.nanoseconds))
     }
 
-    /// The MTU of an interface with the configured MTU `mtu`. For a tunnel, the path MTU may require a lower result.
+    /// The MTU of an interface. `mtu` is its configured MTU; for a tunnel, the path MTU may require a lower result.
     #[inline]
     pub fn mtu(&self, number: u16, mtu: u16, now: Now) -> u16 {
         match self.of_interface.get(usize::from(number)) {

@@ -18,7 +18,8 @@ pub struct VlanTable {
     ports: Vec<bool>,
     /// For each port: whether any of its VLAN interfaces belongs to a bridge.
     bridged: Vec<bool>,
-    /// For each port with VLAN interfaces: the interface of each single 802.1Q tag.
+    /// For each port that has VLAN interfaces: the interface to which frames with a single 802.1Q tag belong, by VLAN
+    /// identifier.
     single: Vec<Option<Box<[u16]>>>,
     /// All other combinations of tags, sorted: port, tags, interface.
     others: Vec<(PortIndex, u64, u16)>,
@@ -85,15 +86,15 @@ impl VlanTable {
         self.bridged.get(usize::from(port)).copied().unwrap_or(false)
     }
 
-    /// The interface that receives a port's frames with these tags. Tags with VLAN 0 are ignored.
+    /// The interface that receives the frames of a port if they have these tags. Tags with VLAN 0 are ignored.
     #[inline]
     pub fn find(&self, port: PortIndex, tags: &[Option<Tag>; 2]) -> Option<u16> {
         let vlans = tags.iter().flatten().filter(|tag| !tag.is_priority());
         self.find_word(port, word(vlans.copied())?)
     }
 
-    /// The interface that receives a port's frames with these tags. The tags are encoded as a word: 32 bits for the
-    /// TPID and the VLAN of each tag, the innermost tag in the lowest bits.
+    /// The interface that receives the frames of a port if they have these tags. The tags are encoded as a word that
+    /// contains 32 bits (TPID and VLAN) for each tag. The innermost tag is in the lowest bits.
     #[inline]
     pub fn find_word(&self, port: PortIndex, word: u64) -> Option<u16> {
         if let Some(id) = single(word) {

@@ -172,7 +172,7 @@ pub fn from_parking(
             (ResumeReason::Failed, _) => lists.icmp_error(place, IcmpError::HostUnreachable, reason),
             (ResumeReason::Ready, None) => lists.drop_packet(place, EngineReason::InterfaceGone),
             (ResumeReason::Ready, Some(interface)) if waiting.origin == Origin::Gateway => {
-                // A packet of a host may belong to a session.
+                // A packet that a router's host has sent may belong to a session.
                 let is_hosts = interface.host && layers.class == Class::Ipv4;
                 match is_hosts && host::may_answer(ctx.snapshot, waiting.interface) {
                     true => put(&mut lists.host, place),
@@ -198,7 +198,7 @@ pub fn from_parking(
     }
 }
 
-/// Puts a parked fragment of inspection back on the list of its session.
+/// Puts a fragment that inspection has parked back on the list of its session.
 fn fragment(
     place: BufferIndex,
     note: FragmentNote,

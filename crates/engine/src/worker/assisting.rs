@@ -82,7 +82,7 @@ impl Assisting {
         self.queried.is_some() || self.is_active()
     }
 
-    /// Number of packets that can still be queued while shards are borrowed or requested.
+    /// Number of packets for which the queue still has space, while shards are borrowed or requested.
     pub(super) fn capacity(&self, held: usize) -> usize {
         match self.is_active() || self.queried.is_some() {
             true => self.limit.saturating_sub(self.queue.len() + held),
@@ -191,7 +191,8 @@ impl<'m> Worker<'m> {
         self.parts.counters.assist_waiting.set(work.queue.len() as u64);
         match work.queried {
             Some((assist_request, peer)) if !work.is_answered => self.handle_request(assist_request, peer, now),
-            // The session worker already expects the shard, so the shard is returned when no other move is in progress.
+            // The session worker already expects the shard. The return of the shard therefore starts as soon as no
+            // other move is in progress.
             Some((assist_request, peer))
                 if assist_request.direction == ShardMove::FromRequester && !self.is_moving() =>
             {
@@ -217,8 +218,8 @@ impl<'m> Worker<'m> {
         shared.answer(self.parts.own, accepted);
     }
 
-    /// Whether pool migration is complete for the newest snapshot. If not, no shard moves, because a moving shard would
-    /// miss the migration.
+    /// Whether pool migration is complete for the newest snapshot. Until then, no shard moves, because a moving shard
+    /// would miss the migration.
     fn is_migration_complete(&mut self) -> bool {
         let generation = self.snapshot.load().leases.generation;
         !self.parts.migrating.is_under_way() && self.parts.migrating.generation() == generation
@@ -342,8 +343,8 @@ impl<'m> Worker<'m> {
     }
 }
 
-/// Number of packets that fit in the remaining time slice, according to the cost per packet of the last burst. At least
-/// one packet per round is processed, so that every queued packet is eventually processed.
+/// Number of packets that the worker can process in the remaining time slice, estimated from the cost per packet of the
+/// last burst. At least one packet per round is processed, so that every queued packet is eventually processed.
 fn portion(remaining: u64, cost: u64, is_first: bool) -> usize {
     let fitting = match remaining.checked_div(cost) {
         Some(fitting) => usize::try_from(fitting).unwrap_or(BURST_SIZE),

@@ -57,7 +57,7 @@ impl Worker<'_> {
         let over = self.dispose(now);
         self.parts.counters.bursts.add(1);
         self.parts.counters.packets.add(count as u64);
-        // The cycles for handing packets to other workers are counted separately.
+        // The cycles for handing packets to other workers are not included here, because they are counted separately.
         self.took = self
             .count(CycleStage::Transmit, end.wrapping_add(over))
             .wrapping_sub(start);
@@ -83,14 +83,15 @@ impl Worker<'_> {
         }
     }
 
-    /// Runs the nodes for `count` received packets, of which the last `shed` find no space in the next stage. `received` is the
-    /// value of the cycle counter after receiving.
+    /// Runs the nodes for `count` received packets. The next stage has no space for the last `shed` of them. `received`
+    /// is the value of the cycle counter after receiving.
     fn process(&mut self, source: Source, (count, mut shed): (usize, usize), received: u64, now: Now) {
         let snapshot = self.snapshot.load();
         let shares = snapshot.shares.as_deref();
         let mut max = BURST_SIZE;
         if shed > 0 && self.parts.role.parsers.is_empty() && is_shared(shares, source) {
-            // If the next stage lacks capacity, drop packets that exceed their router's share, instead of arbitrary packets.
+            // If the next stage lacks capacity, drop packets of routers that exceed their share, instead of arbitrary
+            // packets.
             max = count - std::mem::take(&mut shed);
         }
         self.generations.observe(snapshot.generation, now.nanoseconds);
@@ -198,7 +199,8 @@ fn arrive(
     }
 }
 
-/// Admits at most `max` packets of each run, and parses them. `is_traced` and `tap`: whether a trace or a capture runs.
+/// Admits at most `max` packets of each run, and parses them. `is_traced` is true if a trace runs, and `tap` is present
+/// if a capture runs.
 #[inline]
 fn admit_and_parse(
     batch: &mut Batch<'_, '_>,

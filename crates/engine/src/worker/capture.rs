@@ -152,7 +152,7 @@ impl Tap {
         }
     }
 
-    /// Captures frames that leave, in their final form.
+    /// Captures frames in their final form, when they leave.
     pub(crate) fn leaving(&mut self, batch: &Batch<'_, '_>, lists: &Lists, first: usize, now: Now) {
         let fresh = |slot: BufferIndex| slot as usize >= first;
         match self.which {

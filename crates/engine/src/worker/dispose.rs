@@ -140,7 +140,7 @@ impl Worker<'_> {
             });
             let passed = work.parked_packets.park(ticket, waiting);
             if !is_parked {
-                // Inspection has already counted a packet that it passed before the packet was parked.
+                // If inspection has already let the packet pass, it has already counted the packet.
                 let reason = match passed {
                     true if !may_wait => EngineReason::BufferQuota.into(),
                     true => EngineReason::ParkingFull.into(),

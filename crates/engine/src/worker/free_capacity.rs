@@ -25,7 +25,7 @@ impl Worker<'_> {
         count.saturating_sub(capacity)
     }
 
-    /// Free capacity for packets of borrowed shards.
+    /// Number of packets of borrowed shards for which this worker still has space.
     fn own_capacity(&self) -> usize {
         let work = self.assisting.as_ref();
         work.map_or(0, |work| work.capacity(self.moving.held_from_devices()))

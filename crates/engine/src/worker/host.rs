@@ -57,7 +57,8 @@ fn take(queue: Option<&mut PuntReceiver>, io: &mut dyn Handover, state: &mut Sta
         && let Some((interface, length)) = queue.head()
         && let Some(packet) = allocated.get_mut(count)
     {
-        // A frame that doesn't fit in a buffer becomes an empty packet, and is dropped and counted as an empty packet.
+        // A frame that doesn't fit in a buffer is replaced by an empty packet, which is later dropped and counted as
+        // such.
         let fits = packet.set_len(length);
         queue.pop(if fits { packet.bytes_mut() } else { &mut [] });
         state.meta[count % BURST_BUFFERS] = Meta {
@@ -79,7 +80,7 @@ pub fn sent(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &NodeContext<'_, 
         let (packet, meta) = (&batch.packets[slot], &mut batch.meta[slot % BURST_BUFFERS]);
         let place = slot as BufferIndex;
         let Some(counters) = ctx.counters.interfaces.get(meta.interface as usize) else {
-            // The interface number in the queue does not exist.
+            // No interface has the number that the queue contains for this frame.
             put(&mut lists.used, place);
             continue;
         };

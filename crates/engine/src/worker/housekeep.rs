@@ -10,7 +10,7 @@ use crate::worker::request::portion;
 
 use super::Worker;
 
-/// Number of neighbour entries, and of fragment entries, that one round checks.
+/// Number of neighbour entries that one round checks; it checks the same number of fragment entries.
 const BUDGET: usize = 16;
 
 impl Worker<'_> {
@@ -30,8 +30,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Advances pool migration, the timers of one shard, delayed answers to SYNs, and requests that take several rounds. Returns
-    /// the index of the shard whose timers were advanced.
+    /// Continues pool migration, runs the timers of one shard, sends delayed answers to SYNs, and continues requests
+    /// that take several rounds. Returns the index of the shard whose timers were advanced.
     fn advance_sessions(&mut self, packets: usize, now: Now) -> Option<usize> {
         let snapshot = self.snapshot.load();
         let state = &mut self.parts;

@@ -11,11 +11,12 @@ use crate::snapshot::shares::Shares;
 use crate::snapshot::shares::deficit::{Deficits, Demand, Distribution};
 use crate::snapshot::shares::demand_history::DemandHistory;
 
-/// Maximum number of bits of unused share that an interface may accumulate: a burst of frames of the maximum length.
+/// Maximum number of bits that an interface may save up while it does not use its share: a burst of frames of the
+/// maximum length.
 const MAX_BITS: u64 = BURST_SIZE as u64 * 1_514 * 8;
 
-/// Maximum number of packets of unused share that an interface may accumulate. This limit applies if the link has no
-/// configured rate and only the device limits it.
+/// Maximum number of packets that an interface may save up while it does not use its share. This limit applies if the
+/// link has no configured rate and only the device limits it.
 const MAX_PACKETS: u64 = 2 * BURST_SIZE as u64;
 
 /// The packets of one interface in a burst to be sent.
@@ -125,8 +126,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Refunds the packets that the device did not accept. Without the refund, these packets would be charged only to
-    /// the interface with the last packets of each burst.
+    /// Refunds the packets that the device did not accept. Without the refund, only the interface whose packets are at
+    /// the end of the burst would pay for packets that were not sent.
     #[cold]
     fn refund(&mut self, slots: &[BufferIndex]) {
         for slot in slots {
@@ -147,7 +148,7 @@ impl Part<'_> {
         self.wants += cost;
     }
 
-    /// Charges the demand to the interface's guarantee, as far as it suffices.
+    /// Covers as much of the demand as possible from the interface's guarantee.
     #[inline(always)]
     fn use_guarantee(&mut self, now: u64) {
         if let Some(guarantee) = self.guarantee {

@@ -9,8 +9,8 @@ use crate::packet::io::{BURST_BUFFERS, BufferIndex, Packets};
 use crate::packet::reason::EngineReason;
 
 impl Worker<'_> {
-    /// Forwards packets that were made at the end of a burst and leave through a link without a device. The next burst
-    /// processes these packets.
+    /// Handles packets that were made at the end of a burst and leave through a link without a device: the next burst
+    /// processes them.
     pub(super) fn forward_link_packets(&mut self) {
         let slots = std::mem::take(&mut self.parts.lists.inter_router_link);
         if slots.is_empty() {

@@ -12,7 +12,7 @@ use crate::packet::time::Now;
 const BUDGET: usize = 16;
 
 impl Worker<'_> {
-    /// Whether any released packets have not been processed again.
+    /// Whether any packets have been released but not yet processed again.
     pub(super) fn has_resumed(&mut self) -> bool {
         if let Some(work) = self.parts.inspecting.as_deref_mut() {
             while !self.resumed.is_full()
@@ -24,8 +24,8 @@ impl Worker<'_> {
         !self.resumed.is_empty()
     }
 
-    /// Updates the overload state from the number of packets that wait in rings and in devices. For devices that
-    /// deliver full bursts, the number is a lower bound.
+    /// Updates the overload state from the number of packets that wait in rings and in devices. For a device that
+    /// delivers full bursts, only a lower bound of this number is known.
     pub(super) fn update_load(&mut self, full: usize, waiting: u64) {
         let Some(work) = self.parts.inspecting.as_deref_mut() else {
             return;
@@ -78,8 +78,7 @@ impl Worker<'_> {
         self.gone = gone;
     }
 
-    /// Makes this worker and one of its shards load new inspection rules even if no packets arrive, or if the worker
-    /// has no shards.
+    /// Makes this worker, and one of its shards if it has any, load new inspection rules, even if no packets arrive.
     pub(super) fn refresh_rules(&mut self, place: Option<usize>, now: Now) {
         let generation = self.snapshot.load().inspected;
         if let Some(work) = self.parts.inspecting.as_deref_mut() {

@@ -25,7 +25,7 @@ pub struct WorkerParts<'m> {
     pub own: WorkerIndex,
     /// Start parameters.
     pub start: Arc<StartParameters>,
-    /// The stages that other workers execute for this worker.
+    /// The workers that execute other pipeline stages for packets of this worker.
     pub role: Role,
     /// Reader of the published snapshots.
     pub snapshot: Reader<Snapshot>,

@@ -23,8 +23,8 @@ impl Worker<'_> {
         let waiting = self.io.waiting() as u64;
         self.parts.counters.waiting.set(waiting);
         self.update_load(full, waiting);
-        // The worker takes as many bursts from other workers as from devices. A worker that hands over all of its
-        // bursts therefore can't overload this worker.
+        // The worker takes as many bursts from other workers as from devices. A worker that hands over every burst that
+        // it receives therefore can't overload this worker.
         for _ in 0..self.receives.len().max(1) {
             if !self.next_stage_has_capacity() {
                 break;

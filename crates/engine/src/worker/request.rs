@@ -23,7 +23,7 @@ use crate::worker::trace::Tracer;
 /// Maximum number of records that one round visits.
 pub const RECORDS_PER_ROUND: u32 = 64;
 
-/// Number of packets per visited record in a full round.
+/// In a full round, one record is visited for this number of packets.
 const PACKETS_PER_RECORD: usize = 16;
 
 /// Number of records that a round with this number of packets visits. A full round visits one record per
@@ -84,11 +84,11 @@ pub struct Filter {
     pub port: Option<u16>,
     /// Condition on the inside host, before translation.
     pub inside: Option<Endpoint>,
-    /// Condition on the outside address and port of the inside host.
+    /// Condition on the outside address and port to which the inside host is translated.
     pub outside: Option<Endpoint>,
     /// Condition on the remote host.
     pub remote: Option<Endpoint>,
-    /// Interface towards the inside host or the remote host.
+    /// Interface that leads to the inside host or to the remote host.
     pub either: Option<u16>,
     /// The pool of the session's outside address.
     pub pool: Option<PoolIndex>,
@@ -151,7 +151,8 @@ pub struct SessionInfo {
 }
 
 impl SessionInfo {
-    /// Address and port of the inside host, of its translation, and of the remote host.
+    /// Three endpoints (address and port): the inside host, the outside endpoint to which it is translated, and the
+    /// remote host.
     fn sides(&self) -> [(IpAddr, u16); 3] {
         let [from, to] = [&self.forward, &self.reverse].map(|flow| {
             let source = (flow.source, flow.source_port);
@@ -302,8 +303,8 @@ pub enum Request {
         /// The shard that will arrive.
         shard: u16,
     },
-    /// Start to release a shard to a worker that expects it. From this request on, packets of the shard from devices go
-    /// to that worker.
+    /// Start to release a shard to a worker that expects it. From this request on, this worker hands packets of the
+    /// shard that it receives from devices to that worker.
     StartRelease {
         /// The shard to release.
         shard: u16,
@@ -334,12 +335,12 @@ pub enum Request {
     /// Send an echo request. If the gateway's neighbour is not resolved, the worker refuses the request and starts the
     /// resolution. Workers other than the owner worker refuse the request.
     Probe(Probe),
-    /// Reopen a port after its device was attached or detached, and start or stop receiving from the port. The worker
-    /// refuses the request while a shard moves.
+    /// Reopen a port after its device was attached or detached, and start receiving from the port or stop it. The
+    /// worker refuses the request while a shard moves.
     RenewPort {
         /// The port to reopen.
         port: PortIndex,
-        /// Whether the worker has a queue to receive from.
+        /// Whether the worker has a receive queue of the port.
         receives: bool,
     },
 }

@@ -1,4 +1,4 @@
-//! Records of pattern searches, which benchmarks repeat in isolation.
+//! Records of pattern searches. Benchmarks repeat these searches in isolation.
 
 use sluice_inspect::bindings::vectorscan::ScanLog;
 

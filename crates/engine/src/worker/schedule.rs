@@ -6,12 +6,12 @@ use crate::packet::io::{BURST_SIZE, PortIndex};
 use crate::packet::time::Now;
 use crate::snapshot::Snapshot;
 
-/// Fixed-point unit of weighted cycles. The unit represents the share of the largest weight with an error of at most
-/// 0.1 %.
+/// Fixed-point unit of weighted cycles. The unit is small enough that the share of the largest weight is represented
+/// with an error of at most 0.1 %.
 const FINE: u64 = 1 << 20;
 
-/// Maximum credit of an account that has used less than its share, in bursts. With this credit, a group of packets
-/// doesn't wait behind a flood.
+/// Maximum credit of an account that has used less than its share, in bursts. With this credit, a few packets of such
+/// an account don't have to wait behind a flood.
 const MAX_CREDIT_BURSTS: u64 = 8;
 
 /// Schedule of a worker's ports.
@@ -28,7 +28,7 @@ pub(super) struct Schedule {
     burst: u64,
 }
 
-/// Account of a router: cycles used by the queues of one router, or by one queue that several routers share.
+/// Account of used cycles. An account belongs to the queues of one router, or to one queue that several routers share.
 #[derive(Clone, Copy, Debug)]
 struct Account {
     /// Weighted cost of one cycle.
@@ -95,8 +95,8 @@ impl Schedule {
         self.is_on = shares.is_some() && self.accounts.len() > 1;
     }
 
-    /// Starts a round. The round serves every account that has used at most one burst more than the account with the
-    /// lowest use among the accounts with waiting packets.
+    /// Starts a round. Among the accounts that have waiting packets, the round finds the one that has used the fewest
+    /// cycles. It serves all accounts that have used at most one burst more than this account.
     fn begin(&mut self) {
         let waiting = self.accounts.iter().filter(|account| account.waits);
         let min = waiting.map(|account| account.spent).min();

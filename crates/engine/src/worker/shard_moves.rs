@@ -18,8 +18,8 @@ use crate::worker::request::Reply;
 /// devices and to packets from rings.
 pub const MAX_HELD: usize = 4096;
 
-/// Number of received frames after which a device queue contains none of its earlier frames. The number exceeds the
-/// number of descriptors of every queue.
+/// After this number of frames was received from a device queue, all frames that were in it before have been received.
+/// No queue has as many descriptors.
 const IN_QUEUE: usize = 16_384;
 
 /// Number of bursts of held packets that one round processes.
@@ -33,26 +33,26 @@ pub(super) struct Moving<'m> {
     expected: Option<Expected<'m>>,
     /// Packets that are held for the expected shard: packets from rings, and packets from devices.
     held: [VecDeque<Held>; 2],
-    /// For each worker: the round that it was in when the last change for all workers was published.
+    /// For each worker: its round at the time when the last change that all workers must see was published.
     rounds: Box<[u64]>,
 }
 
 struct ShardRelease<'m> {
     shard: u16,
     to: WorkerIndex,
-    /// The shard, while packets from devices are processed. These packets belong to the other worker, so this worker
-    /// must not find the shard.
+    /// The shard, removed from this worker while packets from devices are processed. These packets belong to the other
+    /// worker, so the nodes must not find the shard here.
     lifted: Option<Box<Shard<'m>>>,
-    /// Number of packets that must still be received from each port, and from the rings, before all packets from before
+    /// Number of packets that must still come from each port, and from the rings, until all packets that arrived before
     /// the change are processed. `None` until every worker has seen the change.
     remaining: Option<(Vec<usize>, usize)>,
-    /// The shard, after the packets from before the change were processed. Rings to other workers may still contain
-    /// packets that the shard has produced.
+    /// The shard, after all packets that arrived before the change were processed. Rings to other workers may still
+    /// contain packets of the shard.
     leaving: Option<Box<Shard<'m>>>,
     /// Whether the workers move the shard without the control thread.
     is_direct_move: bool,
-    /// Number of remaining packets in this worker's own queue, counted down since the worker stopped receiving packets
-    /// of the shard.
+    /// Number of packets in this worker's own queue that must still be processed. The number is set when the worker
+    /// stops receiving packets of the shard, and then counted down.
     queued: Option<usize>,
     /// Whether other workers have taken all packets that were handed to them.
     is_drained: bool,
@@ -60,8 +60,8 @@ struct ShardRelease<'m> {
 
 struct Expected<'m> {
     shard: u16,
-    /// The shard after its arrival, and the number of packets from rings that are processed before packets from
-    /// devices.
+    /// The shard after its arrival, and the number of held packets from rings. These are processed before the held
+    /// packets from devices.
     come: Option<(Box<Shard<'m>>, usize)>,
     /// Whether the shard is borrowed or is being returned.
     is_borrowed: bool,
@@ -218,12 +218,12 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Number of packets after which all earlier packets in the rings are processed, even if the rings were full.
+    /// Number of packets to take from the rings until all earlier packets are processed, even if the rings were full.
     fn in_rings(&self) -> usize {
         self.moving.exchange.as_ref().map_or(0, |exchange| exchange.in_rings())
     }
 
-    /// Number of packets in the rings now, if the exact number is known.
+    /// Number of packets that must be taken from the rings until all packets that they contain now are processed.
     fn ring_packets(&self) -> usize {
         let waiting = self.io.waiting();
         self.moving
@@ -332,7 +332,7 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Whether all packets of the shard that waited in this worker before the release are processed.
+    /// Whether all packets of the shard that waited in this worker before the release have been processed.
     fn is_backlog_done(&mut self) -> bool {
         let queued = self.assisting.as_ref().map_or(0, |work| work.queue.len());
         let releasing = self.moving.releasing.as_mut();
@@ -340,7 +340,7 @@ impl<'m> Worker<'m> {
     }
 
     /// Whether other workers have taken the packets that this worker handed to them. If the new worker may use other
-    /// transmitting workers, the handed packets must also have been sent.
+    /// workers to transmit, the handed packets must also have been sent.
     fn is_drained(&mut self) -> bool {
         let Some(releasing) = &mut self.moving.releasing else {
             return false;
@@ -494,7 +494,7 @@ impl<'m> Worker<'m> {
     }
 }
 
-/// Subtracts packets from the remaining number in rings. A burst that is not full has emptied the rings.
+/// Subtracts packets from the number that remains in the rings. If a burst is not full, the rings are empty.
 fn count_down(remaining: &mut usize, count: usize) {
     *remaining = if count < BURST_SIZE {
         0

@@ -1,4 +1,4 @@
-//! The state of a worker, as a burst borrows it.
+//! The state that a burst borrows from its worker.
 
 use crate::features::context::{NodeContext, Revalidations};
 use crate::features::inspection::Inspector;

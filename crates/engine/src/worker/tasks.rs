@@ -27,7 +27,7 @@ impl Worker<'_> {
             return;
         }
         let tasks = std::mem::take(&mut self.parts.lists.tasks);
-        // The memory of the copies is reused, so it is put back after the copies were sent.
+        // The list of copies is put back after the copies were sent, so that its memory is reused.
         let mut copies = std::mem::replace(&mut self.parts.lists.copies, Copies::NONE);
         let snapshot = self.snapshot.load();
         let BurstState {
@@ -119,8 +119,8 @@ impl Worker<'_> {
     }
 }
 
-/// Executes a task with the buffers from slot `next` on. `is_left`: there is still a buffer for the task. Returns the
-/// number of used buffers.
+/// Executes a task with the buffers from slot `next` on. `is_left` is true if there is still a buffer for the task.
+/// Returns the number of used buffers.
 fn execute(
     task: Task,
     batch: &mut Batch<'_, '_>,
@@ -273,7 +273,8 @@ fn probe(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_,
     let made = match (probe.target, source) {
         (Address::V4(target), Some(Address::V4(source))) => probe.echo.emit4(packet, link, source, target),
         (Address::V6(target), _) => {
-            // The source must suit the target. A source selected for a link-local gateway would be link-local.
+            // The source address is selected for the target. If it were selected for a link-local gateway, it would be
+            // link-local itself.
             let source = interface.link.source_for(probe.target);
             matches!(source, Some(Address::V6(source)) if probe.echo.emit6(packet, link, source, target))
         }

@@ -60,8 +60,8 @@ fn name_of(location: Location) -> &'static str {
 }
 
 impl Tracer {
-    /// Creates a trace of the first `count` packets that match `filter`. Filter conditions that don't apply to single
-    /// packets are ignored.
+    /// Creates a trace of the first `count` packets that match `filter`. Filter conditions that can't be evaluated for
+    /// a single packet are ignored.
     pub fn new(filter: Filter, count: usize) -> Self {
         Self {
             filter,

@@ -56,8 +56,8 @@ pub fn capture(name: &str) -> Option<Vec<Packet>> {
     Some(captured::packets(&path))
 }
 
-/// Those sessions of a capture that a gateway accepts: IPv4 sessions between two unicast hosts, with their first packet
-/// in the capture. The sessions are sorted by the times of their first packets.
+/// Those sessions of a capture that a gateway accepts: IPv4 sessions between two unicast hosts whose first packet is in
+/// the capture. The sessions are sorted by the times of their first packets.
 pub fn sessions(packets: &[Packet]) -> Vec<Vec<&Packet>> {
     let mut keys: Vec<&Key> = Vec::new();
     for packet in packets {

@@ -73,7 +73,7 @@ pub fn say(snapshot: &mut Snapshot, exception: Exception, said: stream::Policy) 
     });
 }
 
-/// A gateway with memory for the inspection of only a few flows.
+/// A gateway that has memory to inspect only a few flows.
 pub fn plan() -> Plan {
     let streams = stream::StreamCapacity::of(8);
     let protocols = ParserCapacity {
@@ -93,7 +93,7 @@ pub fn plan() -> Plan {
     }
 }
 
-/// A connection of the host, with the addresses that both endpoints use.
+/// A connection of the host: its two endpoints as the host sees them, and the host's public endpoint.
 pub struct Talk {
     pub host: SocketAddrV4,
     pub remote: SocketAddrV4,

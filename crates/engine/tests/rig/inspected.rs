@@ -8,7 +8,7 @@ use sluice_inspect::ruleset::OrderedRules;
 use sluice_inspect::signatures::{Classes, Dialect, Variables, read};
 use sluice_inspect::stream;
 
-/// Inspection of the inside interface with these rules.
+/// Inspection, with these rules, of flows on the inside interface.
 pub fn inspection(rules: &str) -> InspectionPolicy {
     let file = read(
         rules.as_bytes(),

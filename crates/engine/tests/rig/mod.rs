@@ -102,7 +102,7 @@ pub struct Plan {
     /// Function that changes the pool.
     pub change_pool: fn(&mut Pool<u32>),
     pub subscriber_prefix: u8,
-    /// Fields that NICs hash, and flows that belong to one shard.
+    /// The fields that NICs hash, and the choice of flows that belong to one shard.
     pub hashed: HashFields,
     pub together: Affinity,
     /// Number of consecutive outside ports that belong to one shard.

@@ -111,8 +111,8 @@ pub fn shim(tunnel: &Tunnel, six_inside: bool) -> Vec<u8> {
     }
 }
 
-/// The outer packet of a tunnel with this payload, between these addresses. `port` is the source port of a VXLAN
-/// packet.
+/// The outer packet of a tunnel, with this payload. `ends` contains its source and destination. `port` is the source
+/// port of a VXLAN packet.
 pub fn outer(tunnel: &Tunnel, ends: [sluice_route::Address; 2], six_inside: bool, port: u16, payload: &[u8]) -> Frame {
     let transport = match tunnel.kind {
         TunnelKind::Vxlan(to) => Transport::Udp(port, to),

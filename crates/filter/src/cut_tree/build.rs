@@ -14,18 +14,20 @@ use super::root::{ROOT_PIECES, Root};
 use super::{Child, CutTree, Group, KINDS, MAX_PIECES, Node};
 use crate::{Address, Range, Rule, RuleNumber};
 
-/// Maximum number of copies that a group's tree may add, as a fraction of the number of all rules.
+/// Maximum number of rule copies that the tree of a group may contain in addition to the rules, as a fraction of the
+/// number of all rules.
 const COPY_SHARE: (usize, usize) = (5, 6);
 /// Divisor: a group with less than 1/64 of all rules gets no separate tree.
 const MIN_GROUP: usize = 64;
-/// Number of rules up to which a new leaf is filled. The free entries are reserved for rules that are inserted later.
+/// Maximum number of rules in a new leaf. The other entries of the leaf stay free for rules that are inserted later.
 const LEAF_FILL: usize = 10;
-/// Maximum depth of a tree. Rules that are not separated at this depth are stored in a chain of leaves.
+/// Maximum depth of a tree. If cuts have not separated rules down to this depth, the rules are stored in a chain of
+/// leaves.
 const MAX_DEPTH: usize = 24;
 /// Divisor: the contiguous node and leaf arrays reserve one spare entry for each 32 entries, with a fixed minimum.
 const SPARE_NODES_SHARE: usize = 32;
 const MIN_SPARE: usize = 64;
-/// Minimum number of spare nodes and leaves beyond the contiguous arrays, in separate memory.
+/// Minimum number of spare nodes and leaves that can be stored in separate memory when the contiguous arrays are full.
 const MIN_SPARE_FURTHER: usize = 1_024;
 
 /// Builder of a tree, with the nodes and leaves that have been built.
@@ -57,8 +59,8 @@ pub fn build<A: Address>(rules: impl Iterator<Item = (RuleNumber, Rule<A>)>) -> 
     for entry in &entries {
         kinds[kind(&entry.rule)].push(entry);
     }
-    // For a group with few rules, the search of a separate tree costs each packet more than a larger tree of the last
-    // group.
+    // For a group with few rules, it costs each packet more to search a separate tree than to search a larger tree of
+    // the last group.
     let mut group_of = [0, 1, KINDS - 1];
     for kind in 0..KINDS - 1 {
         if kinds[kind].len() <= entries.len() / MIN_GROUP {
@@ -202,7 +204,8 @@ impl<A: Address> Builder<A> {
         Some(Child::node(self.existing[0] + number, part.word(dimension).0))
     }
 
-    /// The best dimension to cut, and its division into as many pieces as the allowed number of copies permits.
+    /// The best dimension to cut, and its division into pieces. The number of pieces is the largest with which the
+    /// number of rule copies stays within its limit.
     fn division(&self, entries: &[&Entry<A>], part: &Region<A>, max: usize) -> Option<(usize, Division)> {
         let queried = part.queried(entries);
         let max = entries.len().div_ceil(LEAF_FILL).min(max);

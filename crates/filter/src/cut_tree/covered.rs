@@ -19,7 +19,7 @@ pub struct CoveredRules<A> {
 pub struct CoveredIndex<A> {
     /// Covered rules by the number of the covering rule.
     by: HashMap<RuleNumber, Vec<CoveredRules<A>>>,
-    /// Superset of the numbers of covered rules.
+    /// Numbers of all covered rules; the set may also contain numbers of rules that are no longer covered.
     numbers: HashSet<RuleNumber>,
 }
 

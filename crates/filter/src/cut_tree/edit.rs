@@ -82,8 +82,8 @@ impl<A: Address> CutTree<A> {
             for &number in numbers {
                 for rule in rules(number) {
                     if let Some(within) = part.clipped(rule) {
-                        // Don't divide the leaf. The covering rule is still present, so every header has a match, and a
-                        // new subtree would omit the restored rule as covered again.
+                        // Don't divide the leaf. The covering rule is still present and matches every header of the
+                        // region. A new subtree would therefore treat the restored rule as covered and omit it again.
                         self.put(number, rule, &within, None)?;
                     }
                 }
@@ -225,7 +225,7 @@ impl<A: Address> CutTree<A> {
     }
 }
 
-/// The pieces of a region that a rule overlaps, with their children. The last piece includes the unused child entries.
+/// The pieces of a region that overlap a rule, each with its child. The last piece includes the unused child entries.
 fn parts<A: Address>(
     part: Region<A>,
     word: usize,

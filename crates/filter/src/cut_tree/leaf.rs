@@ -130,8 +130,8 @@ impl<A: Address> Leaf<A> {
             })
     }
 
-    /// Removes a rule, if it is present. A search that doesn't find the removed rule sees the insertions that preceded
-    /// the removal: see [`Leaf::next`].
+    /// Removes a rule, if it is present. If a search no longer finds the removed rule, it sees all insertions that were
+    /// made before the removal; see [`Leaf::next`].
     pub fn remove(&self, number: RuleNumber) {
         for slot in (0..LEAF_RULES).filter(|&slot| self.numbers[slot] == number) {
             for used in &self.used {
@@ -162,8 +162,8 @@ impl<A: Address> Leaf<A> {
         self.further
     }
 
-    /// Number of the leaf with further rules, or 0. Because of the fence, a search that misses a removed rule sees the
-    /// rules inserted in its place.
+    /// Number of the leaf with further rules, or 0. The fence ensures that a search which no longer finds a removed
+    /// rule sees the rules that were inserted in its place.
     #[inline(always)]
     pub fn next(&self) -> u32 {
         fence(Ordering::Acquire);

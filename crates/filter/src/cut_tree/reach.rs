@@ -1,8 +1,8 @@
 //! Bitmap of the values of one header word that a group's rules match. Each bit represents 65,536 values.
 //!
 //! The rules of a group are narrow in one address. For most packets, the map therefore shows that the group need not be
-//! searched. A superfluous bit causes an unnecessary lookup but never a wrong result. The removal of a rule therefore
-//! does not clear the rule's bits.
+//! searched. A bit that is set although no rule needs it causes an unnecessary lookup, but never a wrong result. The
+//! removal of a rule therefore does not clear the bits of the rule.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

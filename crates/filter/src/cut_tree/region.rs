@@ -8,8 +8,8 @@ use crate::{Address, Range, Rule};
 pub struct WordRanges {
     pub within: Range<u32>,
     pub of_rules: Vec<Range<u32>>,
-    /// First values of the ranges, and the values that follow their ends, in ascending order. The largest value is
-    /// omitted, because it marks unused cuts.
+    /// The first value of each range and the value that follows its last value, for all ranges in ascending order. The
+    /// largest value is omitted, because it marks unused cuts.
     pub edges: Vec<u32>,
 }
 

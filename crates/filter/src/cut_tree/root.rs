@@ -23,7 +23,7 @@ pub struct Root {
 }
 
 impl Root {
-    /// Creates a root of a word with its cuts and a child for each piece.
+    /// Creates a root that cuts the header word with index `word`. `children` contains a child for each piece.
     pub fn new(word: usize, cuts: &[u32], children: &[Child]) -> Self {
         let last = children.last().copied().unwrap_or(Child::EMPTY);
         let mut root = Self {

@@ -11,7 +11,7 @@ use super::leaf::{LEAF_RULES, Leaf};
 use super::{BATCH, Child, CutTree, Group, Node};
 use crate::{Address, Header, RuleNumber};
 
-/// Maximum size of all leaves in bytes for which leaves are not prefetched, because a core's caches hold them.
+/// If all leaves together have at most this size in bytes, they are not prefetched, because a core's caches hold them.
 const MAX_CACHED_LEAF_BYTES: usize = 2 << 20;
 
 /// Search for a batch of headers. The search finds the first matching rule of each header that has an entry in `found`.

@@ -15,7 +15,8 @@ use std::time::Duration;
 
 /// Number of slots in a bucket.
 const SLOTS: usize = 8;
-/// Number of buckets that an expiry pass processes in one lock period. Packets can't add elements while the lock is held.
+/// Number of buckets that an expiry pass processes before it releases the lock. Packets can't add elements while the
+/// lock is held.
 const SWEEP: usize = 64;
 /// Maximum number of attempts to lock the set when a packet's address is added.
 const MAX_ATTEMPTS: usize = 64;
@@ -298,8 +299,8 @@ impl AddressSet {
         let key = key(address, full_length(address));
         let until = until(self.timeout.load(Ordering::Relaxed), now);
         if let Some(slot) = self.find(key) {
-            // The timeout of a permanent element does not change. If another thread has put a different element into
-            // the slot, the timeout of that element does not change either.
+            // An element without a timeout stays permanent. If another thread has put a different element into the slot
+            // in the meantime, the timeout of that element must not change either.
             let old = slot.until.load(Ordering::Relaxed);
             if until != 0 && old != 0 {
                 let _ = slot
@@ -380,7 +381,7 @@ impl AddressSet {
             .collect()
     }
 
-    /// Adds the elements of another set until this set is full.
+    /// Adds the elements of another set, as long as this set has space.
     pub fn copy(&self, other: &Self) {
         let elements = other.elements(0);
         let writer = self.write();

@@ -24,7 +24,8 @@ pub struct Counter {
     bytes: AtomicU64,
     /// Time of the last counted packet in nanoseconds of the workers' clock; 0 if no packet was counted.
     last: AtomicU64,
-    /// Theoretical arrival time of the GCRA rate limiter: the time until which the admitted packets use up the rate.
+    /// Time until which the packets admitted so far use up the rate. This is the theoretical arrival time of the GCRA,
+    /// which limits the rate.
     full_at: AtomicU64,
 }
 
@@ -162,7 +163,8 @@ impl Counters {
         }
     }
 
-    /// Counts the result of a packet. If a packet exceeded a rule's rate, that rule has already counted the packet.
+    /// Counts the result of a packet. A packet that exceeded the rate of a rule is not counted again, because that rule
+    /// has already counted it.
     #[inline]
     pub(super) fn count_result<A: Address>(&self, by: DecidedBy, header: &Header<A>, now: u64) {
         match by {

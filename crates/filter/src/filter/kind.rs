@@ -84,7 +84,8 @@ impl<A: Address> AnyMatcher<A> {
             Which::Best(best) => return best.first_of_batch(&mut (), headers, found),
             Which::Linear(linear) => linear.first_of_batch(&mut (), headers, found),
             Which::Trie(trie) => trie.first_of_batch(&mut (), headers, found),
-            // Only the worker itself locks its lists. For a caller that is not a worker, the trie is searched without lists.
+            // The lists of a worker are locked only by the worker itself. If the caller is not a worker, the trie is
+            // searched without lists.
             Which::CachedTrie(trie, lists) => match lists.get(worker).map(Mutex::try_lock) {
                 Some(Ok(mut lists)) => trie.first_of_batch(&mut lists, headers, found),
                 _ => trie.trie().first_of_batch(&mut (), headers, found),

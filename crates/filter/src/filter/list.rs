@@ -40,7 +40,8 @@ pub struct RuleList<T> {
     rules: Vec<Arc<ListedRule<T>>>,
     /// Modifications since the start of a rebuild; `None` if no rebuild is in progress.
     since: Option<Vec<ListChange>>,
-    /// The old filters, which this list replaces when the rebuild is completed. Only in a rebuilt list.
+    /// The filters from which a rebuild started, and which this list will replace; `None` in a list that is not the
+    /// result of a rebuild.
     before: Option<Arc<Filters>>,
     sets: Arc<Sets>,
 }
@@ -377,8 +378,8 @@ impl<T> RuleList<T> {
     }
 
     /// Completes a rebuild: replaces the list by the rebuilt one, and repeats the modifications that were made since
-    /// the start of the rebuild. Returns true if [`RuleList::filters`] was replaced. Returns false if a modification
-    /// has already rebuilt the list in the meantime.
+    /// the start of the rebuild. Returns true if [`RuleList::filters`] was replaced. Returns false if the list was
+    /// meanwhile rebuilt because of a modification.
     ///
     /// # Errors
     /// The filter had to be rebuilt again, but the matcher would be too large. The list is unchanged.

@@ -70,7 +70,7 @@ impl MacTable {
         others
     }
 
-    /// The hyperrectangles of a rule, with its conditions on source and destination MAC address.
+    /// The hyperrectangles of a rule, to which the rule's conditions on source and destination MAC address are added.
     pub fn hyperrectangles<'b, A: Address>(
         &self,
         hyperrectangles: &'b [Rule<A>],

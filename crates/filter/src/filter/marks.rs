@@ -83,7 +83,7 @@ impl TrafficClass {
     }
 }
 
-/// Condition of a rule on the session mark. Changes of the mark by preceding rules are included.
+/// Condition of a rule on the session mark. The condition is evaluated for the mark as preceding rules have changed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MarkCondition {
     /// Whether the condition is negated.

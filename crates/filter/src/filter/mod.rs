@@ -1,8 +1,8 @@
 //! A filter: a list of rules with actions, which determines the result for each packet. The rules are compiled into a
 //! snapshot. Single rules of a snapshot can be inserted and removed.
 //!
-//! The matcher contains the rules that decide about packets. Only a few rules don't decide or have conditions on
-//! applications. These rules are evaluated one by one, up to the deciding rule.
+//! The matcher contains the rules that decide about packets. Rules that don't decide and rules with conditions on
+//! applications are usually few. They are evaluated one by one, up to the deciding rule.
 
 mod address_set;
 mod application;
@@ -398,8 +398,8 @@ impl<A: Address> Filter<A> {
             mark: header.mark(),
             class: TrafficClass::ANY,
         };
-        // The hyperrectangles of a rule are adjacent in the list and may overlap. A rule is evaluated only once for a
-        // packet, even if several of its hyperrectangles match.
+        // A packet may match several hyperrectangles of one rule, which are adjacent in the list. The rule is evaluated
+        // only once for the packet.
         let mut noted = None;
         // Set if an accepting rule may match later, when more of the application is identified.
         let mut is_open = false;

@@ -4,12 +4,13 @@ use super::{RulePosition, Verdict};
 use crate::RuleNumber;
 use crate::cut_tree::AppendTable;
 
-/// Number of the first initial rule. A quarter of the number space is below this number. The initial rules use at most
-/// a further quarter, and all higher numbers are free.
+/// Number of the first initial rule. A quarter of the number space is below this number. The numbers of the initial
+/// rules take up at most the next quarter, and all higher numbers are free.
 const START: RuleNumber = 1 << 30;
-/// Gap between the numbers of rules that are inserted one by one before the first rule or after the last rule.
+/// Distance between the numbers of two rules that are inserted one after the other before the first rule, or after the
+/// last rule.
 const END_STEP: RuleNumber = 1 << 8;
-/// Divisor of a gap. If rules are inserted next to each other, each uses 1/32 of the gap.
+/// Divisor of a gap. If rules are inserted one next to the other into the same gap, each takes up 1/32 of the gap.
 const NEXT: RuleNumber = 32;
 
 /// Verdicts of rules by rule number. Positions from `start.len()` on belong to rules that were inserted later.
@@ -119,7 +120,7 @@ mod tests {
         Decisions::new(vec![Some(Verdict::Drop); count].into(), 1_000)
     }
 
-    /// Number of rules that fit into a gap if each rule is inserted next to the preceding one.
+    /// Number of rules that fit into a gap if each rule is inserted next to the rule that was inserted before.
     fn fit(count: usize, mut before: Option<RulePosition>, mut behind: Option<RulePosition>, forwards: bool) -> usize {
         let decisions = decisions(count);
         (0..900)
@@ -143,7 +144,8 @@ mod tests {
     fn number_of_a_rule_that_went_is_never_another_ones() {
         let decisions = decisions(3);
         let mut used = vec![decisions.number(1)];
-        // The middle of three rules is removed, and a rule is inserted in its place and removed again, repeatedly.
+        // The middle one of three rules is removed. Then, repeatedly, a rule is inserted in its place and removed
+        // again.
         for _ in 0..100 {
             let number = decisions.between(Some(0), Some(2));
             assert!(number.is_some() && !used.contains(&number), "{number:?}");

@@ -78,7 +78,7 @@ impl PortSet {
     /// Adds ports, or updates their timeout. Without a timeout the ports don't expire. Returns the number of new ports.
     ///
     /// # Errors
-    /// The set does not have the capacity for all of the ports, so none of the ports is added.
+    /// The set does not have space for all of the ports. In this case, none of them is added.
     pub fn add(&self, ports: RangeInclusive<u16>, timeout: Option<Duration>, now: u64) -> Result<usize, SetFull> {
         let until = match until(timeout.map_or(0, nanoseconds), now) {
             0 => NO_TIMEOUT,
@@ -155,7 +155,7 @@ impl PortSet {
         ranges.map(|(ports, until)| (ports, remaining(until))).collect()
     }
 
-    /// Adds the ports of another set until this set is full.
+    /// Adds the ports of another set, as long as this set has space.
     pub fn copy(&self, other: &Self) {
         for ((first, last), until) in other.ranges() {
             // Ports that don't fit are not added.

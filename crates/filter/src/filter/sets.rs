@@ -8,7 +8,7 @@ use super::address_set::full_length;
 pub use super::address_set::{AddressSet, SetFull};
 pub use super::port_set::PortSet;
 
-/// An element of a set. In sets of addresses, networks have full prefix length.
+/// An element of a set. In sets of addresses, an element is a network of full prefix length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Element {
     /// The addresses of a prefix.
@@ -175,7 +175,7 @@ impl ElementSet {
         }
     }
 
-    /// Adds the elements of another set of the same kind until this set is full.
+    /// Adds the elements of another set of the same kind, as long as this set has space.
     pub fn copy(&self, other: &Self) {
         match (self, other) {
             (Self::Addresses(set), Self::Addresses(other))
@@ -232,7 +232,8 @@ impl Membership {
         self.set.0.contains_address(address) != self.not
     }
 
-    /// Whether a port satisfies the condition. A packet without ports satisfies neither a condition nor its negation.
+    /// Whether a port satisfies the condition. A packet without ports satisfies neither a condition on ports nor its
+    /// negation.
     pub fn matches_port(&self, port: u32) -> bool {
         u16::try_from(port).is_ok_and(|port| self.set.0.contains_port(port) != self.not)
     }

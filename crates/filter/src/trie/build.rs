@@ -62,7 +62,7 @@ pub(super) fn build<A: Address>(rules: &[Rule<A>], max_bytes: usize) -> Result<T
 }
 
 impl<A: Address> Builder<'_, A> {
-    /// The child of an interval that is contained in exactly these rules.
+    /// The child of an interval, given the rules whose ranges contain the interval.
     fn child(&mut self, level: usize, mut rules: Vec<RuleNumber>) -> Result<Child, TrieTooLarge> {
         if let Some(last) = rules.iter().position(|&rule| self.holds_all(level, rule)) {
             rules.truncate(last + 1);

@@ -2,17 +2,16 @@
 //!
 //! Each core has separate lists. A list contains the indexes, in ascending order, of intervals in which recent packets
 //! were found. A search first checks the intervals of the list. If a listed interval contains the packet's value, the
-//! search continues at the next level. If no listed interval contains the value, a binary search runs between the two
-//! listed indexes next to the value. The index that the binary search finds replaces the nearer of the two listed
-//! indexes, so that the listed indexes stay evenly distributed (Fig. 9). The paper does not specify these cases, which
-//! are handled as follows:
+//! search continues at the next level. Otherwise, the two listed intervals next to the value limit a binary search: the
+//! one before the value, and the one after it. The index that the binary search finds replaces the nearer one of the
+//! two listed indexes, so that the listed indexes stay evenly distributed (Fig. 9). The paper does not specify these
+//! cases, which are handled as follows:
 //!
 //! - If the list is not full, the new index is inserted without a replacement.
 //! - If both indexes are equally near, the lower one is replaced. A new index below or above all listed indexes
 //!   replaces the lowest or the highest index.
 //! - A hit does not change the list.
-//! - Values that no rule contains have an interval without a child. Intervals without a child are cached like other
-//!   intervals.
+//! - A value that no rule contains is in an interval without a child. Such intervals are cached like other intervals.
 
 use core::cmp::Ordering;
 

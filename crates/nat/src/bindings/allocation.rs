@@ -16,7 +16,7 @@ use crate::ports::{Lease, PortClass};
 
 use crate::{Address, PoolIndex, Reason, Tuple};
 
-/// Maximum number of outside addresses that one allocation tries, with soft pairing or port preservation.
+/// Maximum number of outside addresses that one allocation tries in a pool with soft pairing or port preservation.
 const ADDRESSES: u32 = 8;
 
 impl<A: Address> Bindings<'_, A> {
@@ -46,7 +46,7 @@ impl<A: Address> Bindings<'_, A> {
         allocated
     }
 
-    /// Reports that an allocation was refused to a subscriber.
+    /// Records the event that a subscriber was refused an allocation.
     #[cold]
     fn report<T: Tuple<Address = A>>(&mut self, reason: Reason, request: &PortRequest<A>, key: &T, now: u64) {
         let kind = match reason {
@@ -126,8 +126,8 @@ impl<A: Address> Bindings<'_, A> {
         Ok(allocation)
     }
 
-    /// Checks whether a subscriber may have another session. `Ok(true)` means that the subscriber may also have another
-    /// port of the class.
+    /// Checks the limits of a subscriber for another session. `Ok(true)` means that the subscriber may have another
+    /// session and another port of the class; `Ok(false)` permits only the session.
     #[inline(never)]
     fn admit(&self, number: u32, pool: PoolIndex, class: PortClass, now: u64) -> Result<bool, Reason> {
         let valid = self.pool(pool).ok_or(Reason::PortsExhausted)?;
@@ -145,7 +145,7 @@ impl<A: Address> Bindings<'_, A> {
         Ok(limits.all(|max| ports < max))
     }
 
-    /// Counts a new session of a subscriber, and charges it to the rate limit.
+    /// Counts a new session of a subscriber, and takes a token for it from the rate limiter.
     #[inline(never)]
     fn charge(&mut self, number: u32, pool: PoolIndex, now: u64) {
         if let Some(rate) = self.pool(pool).and_then(|valid| valid.subscriber().rate)

@@ -9,7 +9,7 @@ pub struct Capacity {
     pub mappings: usize,
     /// Maximum number of subscribers.
     pub subscribers: usize,
-    /// Maximum number of port blocks of all subscribers.
+    /// Maximum number of port blocks that all subscribers together can have.
     pub blocks: usize,
     /// Maximum number of quarantined ports and blocks.
     pub quarantine: usize,

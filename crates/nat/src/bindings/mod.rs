@@ -46,7 +46,8 @@ pub struct PortRequest<A> {
     source: Source,
     /// Keyed hash of the subscriber; `None` if the pool does not count subscribers.
     host: Option<u64>,
-    /// Keyed hash of the flow for which the port is requested, or of the inside address and port.
+    /// Keyed hash that selects the port: hash of the flow, or, if the flow uses a mapping, hash of the inside address
+    /// and port.
     flow: u64,
     /// Request for a port. `None` if the session also needs a mapping or a subscriber.
     port: Option<ports::LeaseRequest>,
@@ -115,7 +116,7 @@ pub struct Bindings<'m, A: Address> {
     /// Number of ports and blocks freed without quarantine because the quarantine queue was full.
     not_quarantined: u64,
     pending: ArrayVec<(u32, u64), PENDING>,
-    /// Events that the worker has not yet taken from the shard.
+    /// Events that are queued in the shard until the worker reads them.
     pub events: Outbox,
     secret: Secret,
     /// Length of the inside prefix that counts as one subscriber.
@@ -177,7 +178,8 @@ impl<'m, A: Address> Bindings<'m, A> {
         &mut self.ports
     }
 
-    /// Number of mappings, including permissions, and capacity for mappings, excluding the reserve.
+    /// Number of mapping records (including permissions), and number of records for which the shard has space without
+    /// the reserve.
     pub fn mappings(&self) -> (usize, usize) {
         (self.mappings.len(), self.mappings.capacity())
     }
@@ -241,7 +243,7 @@ impl<'m, A: Address> Bindings<'m, A> {
         self.ports.prefer_rss_ports(rss_ports);
     }
 
-    /// First pass for a new session: selects the pool's allocation method for its outside port, and prefetches the
+    /// First pass for a new session: determines how the pool allocates the session's outside port, and prefetches the
     /// index lines.
     #[inline]
     pub fn request<T: Tuple<Address = A>>(&mut self, pool: PoolIndex, class: PortClass, key: &T) -> PortRequest<A> {
@@ -313,8 +315,8 @@ impl<'m, A: Address> Bindings<'m, A> {
         }
     }
 
-    /// Last pass: allocates the resources of a session with `remote`. `now` is in nanoseconds. Lookups from outside find new
-    /// mappings only after [`Bindings::publish`].
+    /// Last pass: allocates the resources of a session whose remote address is `remote`. `now` is in nanoseconds.
+    /// Lookups from outside find new mappings only after [`Bindings::publish`].
     ///
     /// # Errors
     /// The reason for which the allocation is refused. The bindings are unchanged.

@@ -338,7 +338,8 @@ impl<A: Address> Bindings<'_, A> {
         known
     }
 
-    /// Releases or, if so configured, quarantines a subscriber's block without ports in use.
+    /// Releases a subscriber's block that has no ports in use. If quarantine is configured, the block is quarantined
+    /// instead.
     fn release_block(&mut self, number: u32, owned: u32, now: u64) {
         let (Some(record), Some(subscriber)) = (
             self.subscribers.blocks.get(owned).copied(),
@@ -362,7 +363,8 @@ impl<A: Address> Bindings<'_, A> {
         self.subscribers.blocks.release(owned);
         if let Some(subscriber) = self.subscribers.records.get_mut(number) {
             subscriber.block_count -= 1;
-            // A block that was allocated under a different port layout of the pool may have been counted as in use.
+            // If the pool's port layout has changed since the allocation of the block, the block may have been counted
+            // as in use.
             subscriber.empty = subscriber.empty.saturating_sub(1);
         }
         let pool = subscriber.pool();

@@ -21,10 +21,10 @@ pub struct Subscriber<A> {
     context: Context,
     /// Number of sessions.
     pub(super) sessions: u32,
-    /// Number of outside ports in use, by class.
+    /// Number of outside ports in use, for each class.
     pub(super) ports: [u32; 3],
-    /// Record number plus one of the subscriber's first block. In a free record: number plus one of the next free
-    /// record.
+    /// Record number of the subscriber's first block, plus one. In a free record: number of the next free record, plus
+    /// one.
     pub(super) blocks: u32,
     /// Number of blocks.
     pub(super) block_count: u16,
@@ -75,7 +75,7 @@ impl<A: Address> Subscriber<A> {
         self.sessions
     }
 
-    /// Number of outside ports in use, by class.
+    /// Number of outside ports in use, for each class.
     pub fn ports(&self) -> [u32; 3] {
         self.ports
     }
@@ -100,7 +100,7 @@ impl<A: Address> Subscriber<A> {
         rate.take(self.rate_full_at, now).is_some()
     }
 
-    /// Charges a session to the rate limit.
+    /// Takes a token for a new session from the rate limiter.
     pub(super) fn charge(&mut self, rate: TokenRate, now: u64) {
         self.rate_full_at = rate.charge(self.rate_full_at, 1, now);
     }
@@ -111,11 +111,11 @@ impl<A: Address> Subscriber<A> {
 #[repr(C, packed)]
 pub struct SubscriberBlock<A> {
     address: A,
-    /// Record number plus one of the subscriber's next block. In a free record: number plus one of the next free
-    /// record.
+    /// Record number of the subscriber's next block, plus one. In a free record: number of the next free record, plus
+    /// one.
     pub(super) next: u32,
     first: u16,
-    /// Number of ports in use, by class.
+    /// Number of ports in use, for each class.
     pub(super) used: [u16; 3],
 }
 
@@ -146,7 +146,7 @@ impl<A: Address> SubscriberBlock<A> {
         }
     }
 
-    /// Number of ports in use, by class.
+    /// Number of ports in use, for each class.
     pub fn used(&self) -> [u16; 3] {
         self.used
     }
@@ -210,7 +210,7 @@ impl<'m, A: Address> Subscribers<'m, A> {
         Some(number)
     }
 
-    /// Finds the subscriber of a pool with this context and address. `hash` is a keyed hash of context, address and
+    /// Finds the subscriber that has this context and address in a pool. `hash` is a keyed hash of context, address and
     /// pool.
     #[inline(always)]
     pub fn find(&self, hash: u64, context: Context, address: A, pool: PoolIndex) -> Option<u32> {

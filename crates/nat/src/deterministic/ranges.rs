@@ -10,7 +10,7 @@ pub(super) struct Ranges<A> {
 }
 
 impl<A: Address> Ranges<A> {
-    /// Creates the numbering from ranges in any order, which must not overlap. Elements without a 32-bit number are
+    /// Creates the numbering from disjoint ranges, which can be in any order. Elements whose number exceeds 32 bits are
     /// ignored.
     pub fn new(mut ranges: Vec<(A, A)>) -> Self {
         ranges.retain(|range| range.0 <= range.1);

@@ -1,5 +1,5 @@
-//! Log record of a configuration change. An operator can compute the subscriber of a port at a past time from these
-//! records (RFC 7422, section 3).
+//! Log record of a configuration change. From these records, an operator can compute which subscriber used a port at a
+//! past time (RFC 7422, section 3).
 
 use core::fmt::Write;
 

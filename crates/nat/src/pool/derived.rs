@@ -8,7 +8,7 @@ use crate::ports::PortClass;
 /// Values derived from a pool's settings. The values are computed in advance, because every new session needs them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Derived {
-    /// For each port class: allocation method of ports, and whether sessions are counted by subscriber.
+    /// For each port class: how ports are allocated, and whether sessions are counted for each subscriber.
     pub(super) classes: [(Source, bool); 3],
     pub(super) bits: bool,
     pub(super) limits: bool,

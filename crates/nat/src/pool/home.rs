@@ -1,5 +1,5 @@
-//! Ownership of outside addresses and ports. The owner is a shard, a range of ports that NICs can hash, or an inside
-//! address.
+//! Ownership of outside addresses and ports. The owner is given as a shard, as a port unit from which NICs compute the
+//! shard, or as the inside address whose shard is the owner.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ impl<A: Address> ValidPool<A> {
         }
     }
 
-    /// Owner of an address and port according to the distribution.
+    /// Owner that the distribution assigns to an address and port, even if another shard has borrowed the port.
     #[inline(always)]
     pub fn home(&self, shards: Shards, address: A, port: u16) -> Home<A> {
         match self.inside(address, port) {
@@ -50,9 +50,10 @@ impl<A: Address> ValidPool<A> {
         self.units >= shards.count()
     }
 
-    /// Whether shards share ports of the pool's addresses. Sharing requires a port bitmap, ports that sessions don't
-    /// share, no deterministic NAT, and at least one whole port unit per shard and address. Two shards share no ports,
-    /// because each shard owns half of the ports anyway.
+    /// Whether shards share ports of the pool's addresses. Sharing requires that the pool has a port bitmap, that
+    /// sessions don't share ports, that the pool doesn't use deterministic NAT, and that each address has at least one
+    /// whole port unit for each shard. If there are only two shards, they share no ports, because each shard owns half
+    /// of the ports anyway.
     #[inline(always)]
     pub fn shares(&self, shards: Shards) -> bool {
         let by_bits = self.has_bits() && self.plan.is_none() && !self.overlap;
@@ -82,8 +83,8 @@ impl<A: Address> ValidPool<A> {
         }
     }
 
-    /// Whether a shard owns an address and port outside of deterministic NAT. The owner is the shard that has claimed
-    /// the port, or else the shard to which the distribution assigns the port.
+    /// Whether a shard owns an address and port that deterministic NAT does not compute. The owner is the shard that
+    /// has claimed the port, or else the shard to which the distribution assigns the port.
     pub fn is_of(&self, shards: Shards, shard: u32, address: A, port: u16) -> bool {
         let shared = self.shared_at(shards, address, port);
         let owner = shared.and_then(|shared| shared.owner(u32::from(port) / BLOCK));
@@ -111,8 +112,8 @@ impl<A: Address> ValidPool<A> {
         }
     }
 
-    /// Shard of an address in a pool that preserves ports: addresses are assigned to shards round-robin. `None` if
-    /// ports are distributed individually or by the NIC's RSS hash.
+    /// Shard to which an address belongs if the pool preserves ports. Addresses are then assigned to shards
+    /// round-robin. `None` if ports are distributed individually or by the NIC's RSS hash.
     #[inline(always)]
     pub(super) fn turn(&self, shards: Shards, address: A) -> Option<u32> {
         let is_round_robin = self.selection == PortSelection::Preserve && !self.is_wide(shards);

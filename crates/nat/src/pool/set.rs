@@ -19,7 +19,7 @@ pub struct Pools<A> {
     pools: Box<[ValidPool<A>]>,
     /// Every address range of every pool, sorted by virtual router and first address: router, first, last, pool.
     owners: Box<[(Context, A, A, PoolIndex)]>,
-    /// Whether any pool has port preservation.
+    /// Whether at least one pool preserves ports.
     preserves_ports: bool,
     /// Number of port blocks that shards have borrowed.
     borrowed: Arc<Borrowed>,
@@ -134,7 +134,7 @@ impl<A: Address> Pools<A> {
     }
 
     /// A pool of a virtual router that contains an address of the range and can allocate a port from `first` to `last`.
-    /// The result includes the address.
+    /// Returns the pool with this address.
     pub fn pool_within(&self, context: Context, addresses: (A, A), first: u16, last: u16) -> Option<(PoolIndex, A)> {
         let includes = |pool: PoolIndex| self.get(pool).is_some_and(|pool| pool.has_port_within(first, last));
         let owners = self.ranges(context, addresses.1).iter();
@@ -156,8 +156,8 @@ impl<A: Address> Pools<A> {
             })
     }
 
-    /// Prepares the shared ports of all pools for `shards`. An address that `before` also contains keeps its shared
-    /// port set. Shards migrate to the new pools one after another, and a block must never have two owners.
+    /// Creates the sets of shared ports for all pools and `shards`. An address that `before` also contains keeps its
+    /// existing set. Shards migrate to the new pools one after another, and a block must never have two owners.
     pub fn share(&mut self, before: Option<&Self>, shards: Shards) {
         let mut known = HashMap::new();
         if let Some(before) = before {
@@ -228,8 +228,8 @@ impl<A: Address> Pools<A> {
     /// Pools that contain an address. Several pools may share an address with different ports.
     #[inline]
     fn owners_of(&self, context: Context, address: A) -> impl Iterator<Item = PoolIndex> {
-        // Ranges overlap if pools share addresses with disjoint ports. An earlier range may then extend beyond a later
-        // range.
+        // Address ranges of two pools can overlap if their ports are disjoint. An earlier range may then extend beyond
+        // a later range.
         let owners = self.ranges(context, address).iter().rev();
         owners.filter(move |range| address <= range.2).map(|range| range.3)
     }

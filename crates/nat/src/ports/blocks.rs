@@ -16,8 +16,8 @@ pub struct Block<A> {
 }
 
 /// Location of a block in memory: index of its address, and index of its first word. The location is valid until the
-/// layout changes. The word index counts this shard's words of the address, or all words of the address if shards share
-/// it.
+/// layout changes. If shards share the block, the word index is an index among all words of the address; otherwise it
+/// is an index among this shard's words of the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockPlace {
     address: u32,

@@ -21,7 +21,7 @@ impl<A: Address> Region<A> {
         shared.map(AsRef::as_ref)
     }
 
-    /// Port unit of the word with this index among the shared words. One of two consecutive port units is shared.
+    /// Port unit that contains the shared word with this index. One of two consecutive port units is shared.
     fn shared_unit(&self, shards: Shards, at: usize) -> u32 {
         let first = (self.geometry.first_unit / 2 + at as u32 / self.geometry.unit) * 2;
         if shards.is_shared(first) { first } else { first + 1 }
@@ -99,7 +99,7 @@ impl<A: Address> Region<A> {
         (first..to).chain(from..first).step_by(unit).find_map(claim)
     }
 
-    /// Stores the free ports of a claimed block, by class.
+    /// Stores the free ports of a claimed block, for each class.
     pub(super) fn set_shared(
         &self,
         memory: &mut [u64],
@@ -205,7 +205,8 @@ impl<A: Address> Ports<'_, A> {
         }
     }
 
-    /// Releases the block of a port if no subscriber has the block because the pool's block size has changed.
+    /// Releases the block that contains a port, if no subscriber has this block any more because the pool's block size
+    /// has changed.
     #[cold]
     pub(crate) fn release_stray(&mut self, pool: PoolIndex, lease: Lease<A>) {
         if let Some(place) = self.place_shared(pool, lease) {

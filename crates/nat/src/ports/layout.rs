@@ -72,7 +72,8 @@ impl<A: Address> Layout<A> {
         }
     }
 
-    /// Whether this layout and `other` allocate identically: every pool has equal addresses, ports and pairing.
+    /// Whether this layout and `other` allocate identically. Then every pool has the same addresses, ports and pairing
+    /// in both.
     pub fn is_same(&self, other: &Self) -> bool {
         let pools = self.regions.iter().zip(other.regions.iter());
         Arc::ptr_eq(&self.regions, &other.regions)
@@ -130,12 +131,12 @@ impl<A: Address> Layout<A> {
 pub(super) struct Region<A> {
     pub(super) pool: ValidPool<A>,
     pub(super) geometry: Geometry,
-    /// Memory index of the region's first word. The first words are the numbers of allocated ports by class.
+    /// Memory index of the region's first word. The first words contain the number of allocated ports of each class.
     pub(super) start: usize,
 }
 
-/// First and second word range of a search. `low` of the `words` words contain ports below 1024. `all` is the result
-/// for [`Range::Any`] and for pools without ports below 1024.
+/// The two word ranges that a search visits in this order. Of the `words` words, the first `low` contain ports below
+/// 1024. `all` is the result for [`Range::Any`] and for pools without ports below 1024.
 #[inline(always)]
 fn split(range: Range, (low, words): (usize, usize), all: [(usize, usize); 2]) -> [(usize, usize); 2] {
     match range {
@@ -348,14 +349,14 @@ impl<A: Address> Region<A> {
         }
     }
 
-    /// First and second word range for a search of the shard's own ports.
+    /// The two word ranges that a search of the shard's own ports visits in this order.
     #[inline(always)]
     pub(super) fn ranges(&self, shards: Shards, shard: u32, address: u32, range: Range) -> [(usize, usize); 2] {
         let own = self.low(shards, shard, address);
         split(range, own, [own, self.low_shared()])
     }
 
-    /// First and second word range for a search of the shared ports.
+    /// The two word ranges that a search of the shared ports visits in this order.
     pub(super) fn shared_ranges(&self, shards: Shards, shard: u32, address: u32, range: Range) -> [(usize, usize); 2] {
         let shared = self.low_shared();
         split(range, shared, [self.low(shards, shard, address), shared])

@@ -101,9 +101,9 @@ impl<'a, A: Address> Before<'a, A> {
         }
     }
 
-    /// Migrates the allocated ports of a block to the new pools. Each pool in which the shard exclusively owns the
-    /// block takes over the pool's ports of the block. A single successor may also take over the ports as a shared
-    /// block that no other shard has claimed.
+    /// Migrates the allocated ports of a block to the new pools. If the shard owns the block exclusively in a new pool,
+    /// this pool takes over those ports of the block that it contains. If there is only one successor, it may also take
+    /// over the ports as a shared block, provided that no other shard has claimed the block.
     fn migrate_word(
         &self,
         memory: &mut [u64],
@@ -126,7 +126,7 @@ impl<'a, A: Address> Before<'a, A> {
             return;
         };
         if let Some(at) = to.shared_place(self.shards, block) {
-            // A block of a subscriber is already claimed as a whole.
+            // The shard has already claimed a subscriber's block as a whole.
             if to.geometry.unit == 1 {
                 to.claim_unit(memory, (self.shards, self.shard), address, at);
             }
@@ -137,8 +137,8 @@ impl<'a, A: Address> Before<'a, A> {
         }
     }
 
-    /// Migrates the allocations of the shared blocks that this shard has claimed. Releases a block that is no longer
-    /// shared or would be divided among several pools.
+    /// Migrates the allocations of the shared blocks that this shard has claimed. Releases a block if it is no longer
+    /// shared, or if its ports would be divided among several pools.
     fn migrate_claimed(&self, memory: &mut [u64], successors: impl Iterator<Item = Successor<'a, A>> + Clone) {
         let (from, shards) = (self.from, self.shards);
         let Some(shared) = from.shared(self.address) else {

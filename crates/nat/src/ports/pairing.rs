@@ -7,8 +7,8 @@ use crate::keyed::{Secret, fold, reduce};
 use crate::sites::is_site;
 use crate::{Address, PoolIndex};
 
-/// Number of consecutive subscribers that are assigned to consecutive addresses. These subscribers have equal leading
-/// prefix bits.
+/// Number of consecutive subscribers that are assigned to consecutive addresses. Their prefixes differ only in the last
+/// bits.
 const ROW: u64 = 1 << 16;
 
 impl<A: Address> Ports<'_, A> {

@@ -1,5 +1,6 @@
-//! Search for a port if the requested word has no free port. The search covers the shard's own ports, then its claimed
-//! shared ports. If these are exhausted, the shard claims another range of shared ports.
+//! Search for a port if the requested word has no free port. The search covers first the shard's own ports, then the
+//! shared ports that the shard has claimed. If all of them are exhausted, the shard claims another range of shared
+//! ports.
 
 use super::bits::{next, pick};
 use super::layout::Region;
@@ -8,7 +9,7 @@ use crate::pool::Pairing;
 use crate::shard::BLOCK;
 use crate::{Address, RssPorts};
 
-/// Number of other addresses that are tried with soft pairing.
+/// Number of other addresses that an allocation tries if the pool has soft pairing.
 const MAX_OTHER_ADDRESSES: u32 = 8;
 
 /// Location of a free port.

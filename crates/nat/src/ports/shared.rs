@@ -2,8 +2,8 @@
 //!
 //! One of two consecutive port units is shared ([`Shards::is_shared`]). A shared port unit belongs to no shard until a
 //! shard claims the whole port unit. All shards have equal priority. The distribution assigns each other port unit
-//! permanently to one shard. Thus one shard can own all shared ports of an address (half of its ports) and its
-//! permanent ports. Every shard keeps its permanent ports.
+//! permanently to one shard. Thus one shard can own, in addition to its permanent ports, all shared ports of an
+//! address, which are half of the address's ports. The other shards still keep their permanent ports.
 //!
 //! Ownership of a block changes only by compare-and-exchange, and only the owner accesses the bits of its free ports.
 //! These accesses are ordered by the release store of the previous owner and the exchange of the next owner. Other
@@ -26,8 +26,8 @@ const FREE: u16 = u16::MAX;
 /// Flag in an owner value: the distribution assigns the block to a shard other than its owner.
 const BORROWED: u16 = 1 << 15;
 
-/// Number of borrowed blocks of all addresses of a family. A borrowed block is claimed by a shard other than the one to
-/// which the distribution assigns the block.
+/// Number of borrowed blocks, over all addresses of a family. A block is borrowed if the shard that has claimed it is
+/// not the shard to which the distribution assigns it.
 pub(crate) type Borrowed = AtomicU32;
 
 /// Owners of the 64-port blocks of an address, and the free ports of these blocks.
@@ -36,7 +36,7 @@ pub(crate) struct SharedPorts {
     borrowed: AtomicU32,
     all_borrowed: Arc<Borrowed>,
     owners: Box<[AtomicU16]>,
-    /// Bitmaps of free ports, by class and block. The bits of an unclaimed block are undefined.
+    /// Bitmaps of free ports, one for each class and block. The bits of an unclaimed block are undefined.
     free: Box<[AtomicU64]>,
 }
 

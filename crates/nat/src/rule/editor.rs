@@ -16,7 +16,8 @@ use super::rules::{Number, Shared};
 use super::{DestinationAction, DestinationRule, FROM_HOST, Prefix, RuleId, SourceRule};
 use crate::{Address, Pools};
 
-/// Key of a group of destination rules. The ports of a group's rules must be compared with each other.
+/// Key of a group of destination rules whose match conditions are equal except for the ports. The ports of the rules in
+/// a group must be compared with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Group<A> {
     context: Context,
@@ -290,7 +291,7 @@ impl<A: Address> Editor<A> {
         ports.map_or(0, |(first, last)| u32::from(last - first) + 1)
     }
 
-    /// Adds an entry for each port of a rule to the table, except for ports of a narrower rule.
+    /// Adds an entry to the table for each port of a rule, except for ports that a narrower rule contains.
     fn enter(&mut self, id: RuleId, rule: &DestinationRule<A>) -> Result<(), QnsError> {
         let group = Group::of(rule);
         let Some((first, last)) = rule.ports else {
@@ -311,7 +312,8 @@ impl<A: Address> Editor<A> {
         Ok(())
     }
 
-    /// Removes the entries of a rule from the table. Ports of a wider rule get the entries of the next wider rule.
+    /// Removes the entries of a rule from the table. If a wider rule contains a port of the removed rule, the port gets
+    /// an entry of the narrowest such rule.
     fn withdraw(&mut self, id: RuleId, rule: &DestinationRule<A>) {
         let group = Group::of(rule);
         let Some((first, last)) = rule.ports else {

@@ -33,8 +33,8 @@ pub trait Stored: Sized {
     fn unpack(value: Self::Value) -> RuleEntry<Self>;
 }
 
-/// Number of low bits of the rule number that the word of a value contains. The note of the value contains the high
-/// bits, below the kind.
+/// Number of low bits of the rule number that are stored in the word of a value. The high bits are stored in the note
+/// of the value, below the kind.
 const LOW: u32 = 16;
 const HIGH: u32 = 4;
 const _: () = assert!(RuleId::MAX <= 1 << (LOW + HIGH) && Value4::NOTES >= 1 << (8 + HIGH));

@@ -15,8 +15,8 @@ const REGIONS: usize = 1 << 16;
 const NAMED: u64 = 1;
 const ALL: u64 = 2;
 
-/// Bitmaps of the forwarded ports, and of the address regions with forwarding rules. Only one thread writes the
-/// bitmaps.
+/// Bitmap of the forwarded ports, and bitmap of the address regions that have forwarding rules. Only one thread writes
+/// the bitmaps.
 #[derive(Debug)]
 pub struct Forwarded {
     ports: Box<[AtomicU64; PORTS / 64]>,

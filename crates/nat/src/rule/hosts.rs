@@ -69,7 +69,7 @@ pub struct HostSet<A> {
     pub hosts: Vec<SetHost<A>>,
 }
 
-/// Takes over the states of hosts from earlier sets with equal health check settings.
+/// Takes over the states of hosts from those earlier sets that have the same health check settings.
 pub fn adopt_states<A: Address>(sets: &mut [HostSet<A>], before: &[HostSet<A>]) {
     let old = before
         .iter()

@@ -109,7 +109,7 @@ impl<A: Address> Rules<A> {
         }
     }
 
-    /// Keeps the host states of the rules in an earlier snapshot.
+    /// Takes over the states of hosts from the rules of an earlier snapshot.
     pub fn adopt_states(&mut self, before: &Self) {
         let mut sets = self.sets.to_vec();
         adopt_states(&mut sets, &before.sets);
@@ -179,7 +179,7 @@ impl<A: Address> Rules<A> {
         listed(&self.editor().destinations, &self.shared.destination_hits, max)
     }
 
-    /// Keeps the hit counts of equal rules in an earlier snapshot.
+    /// Takes over the hit counts of equal rules from an earlier snapshot.
     pub fn adopt_hits(&self, before: &Self) {
         let old: HashMap<_, _> = before
             .sources(usize::MAX)
@@ -246,7 +246,7 @@ impl<A: Address> Rules<A> {
     }
 
     /// Like [`Rules::match_destination`], for several keys with their protocols and interfaces. If the slices differ in
-    /// length, the shortest length applies.
+    /// length, only as many keys are matched as the shortest slice has elements.
     #[inline]
     pub fn match_destinations<T: Tuple<Address = A>>(
         &self,
@@ -305,7 +305,7 @@ impl<A: Address> Rules<A> {
     }
 
     /// Like [`Rules::match_source`], for several keys with their protocols and interfaces. If the slices differ in
-    /// length, the shortest length applies.
+    /// length, only as many keys are matched as the shortest slice has elements.
     #[inline]
     pub fn match_sources<T: Tuple<Address = A>>(
         &self,

@@ -42,8 +42,8 @@ pub fn site(context: Context) -> u32 {
     context % MAX_SITES
 }
 
-/// Context of outside keys. The context of a site is converted to the context of its router. Other contexts are
-/// returned unchanged.
+/// Context of the outside keys that belong to inside keys with `context`: the router's context if `context` belongs to
+/// a site, otherwise `context` itself.
 #[inline(always)]
 pub fn outer(context: Context) -> Context {
     if is_site(context) {

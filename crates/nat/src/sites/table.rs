@@ -11,7 +11,7 @@ pub const MAX_TERMINALS: u32 = (1 << 20) - 1;
 /// Set if the site has a public address. The flag shares a word with this address and with the site's router.
 const PUBLIC: u64 = 1 << 63;
 
-/// Flag in a word that contains a site's pool number: the site has a pool.
+/// Set if the site has a pool. The flag shares a word with the number of this pool.
 const HAS_POOL: u32 = 1 << 31;
 
 /// Nanoseconds per second.
@@ -161,7 +161,7 @@ pub type Network = (Context, u32, u32);
 #[derive(Debug)]
 pub(super) struct Owners {
     pub network: Network,
-    /// For each address: number plus 1 of the site that owns the address or owned it last.
+    /// For each address: the number of a site plus 1. The site is the owner of the address, or was its last owner.
     pub sites: Box<[AtomicU32]>,
 }
 

@@ -42,8 +42,8 @@ pub struct OtherSite(pub u32);
 #[derive(Debug)]
 pub struct SiteWriter {
     table: Arc<Sites>,
-    /// Free lines. The line that has been free for the longest time is reused first, so that sessions
-    /// of a freed line detect that the line is empty.
+    /// Free lines. The line that has been free for the longest time is reused first, so that sessions which still refer
+    /// to a freed line find the line empty.
     free: VecDeque<u32>,
     /// Number of the first terminal of each site.
     first: Vec<u32>,
@@ -53,8 +53,8 @@ pub struct SiteWriter {
 }
 
 impl SiteWriter {
-    /// Creates an empty table with its writer. The table has these capacities and networks of public addresses.
-    /// `secret` is the key of the hashes.
+    /// Creates an empty table and its writer. The table has space for `sites` and `terminals`, and owner entries for
+    /// the public addresses in `networks`. `secret` is the key of the hashes.
     pub fn new(sites: u32, terminals: u32, networks: &[Network], secret: [u64; 2]) -> (Self, Arc<Sites>) {
         let (sites, terminals) = (sites.min(context::MAX_SITES), terminals.min(MAX_TERMINALS));
         let table = Arc::new(Sites::new(sites, terminals, networks, secret));
@@ -79,8 +79,8 @@ impl SiteWriter {
         size_of::<u32>() * (self.free.capacity() + lists.iter().sum::<usize>())
     }
 
-    /// Sets the virtual MAC of a site, which is its MAC towards the network, and the site's port pool. Must be called
-    /// before terminals of the site are added.
+    /// Sets the site's pool, and the virtual MAC, which is the MAC address that the network sees for the site. Must be
+    /// called before terminals of the site are added.
     ///
     /// # Errors
     /// Another site has the MAC. The site is not changed.

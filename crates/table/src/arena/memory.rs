@@ -20,9 +20,9 @@ pub struct Arena<T> {
     appending: Mutex<()>,
 }
 
-// SAFETY: only the thread that holds `appending` writes a value, and only before `len` permits reads of the value. The
-// store and the load of `len` order the write before the reads. So threads share values (`T: Sync`), and one thread may
-// drop values of another thread (`T: Send`).
+// SAFETY: a value is written only by the thread that holds `appending`, and only as long as `len` does not yet permit
+// reads of the value. The store and the load of `len` order the write before the reads. So threads share values (`T:
+// Sync`), and one thread may drop values of another thread (`T: Send`).
 unsafe impl<T: Send + Sync> Sync for Arena<T> {}
 
 fn empty<T>(places: usize) -> impl Iterator<Item = Cell<MaybeUninit<T>>> {
@@ -30,8 +30,8 @@ fn empty<T>(places: usize) -> impl Iterator<Item = Cell<MaybeUninit<T>>> {
 }
 
 impl<T> Arena<T> {
-    /// Creates an arena with initial values and capacity for `capacity` more values in the same memory. `many` is the
-    /// capacity of the further storage, which is allocated when `capacity` is used up.
+    /// Creates an arena that contains `values` and has space for `capacity` more values in the same memory. When this
+    /// space is used up, further storage for `many` values is allocated.
     pub fn new(values: Vec<T>, capacity: usize, many: usize) -> Self {
         let len = values.len();
         let values = values.into_iter().map(|value| Cell::new(MaybeUninit::new(value)));
@@ -140,8 +140,8 @@ pub struct View<'a, T> {
 }
 
 impl<'a, T> View<'a, T> {
-    /// Value with this index. Finds the value of any index that another thread has published after [`Arena::append`],
-    /// with any memory ordering.
+    /// Value with this index. If another thread passes on an index that [`Arena::append`] has returned, the value is
+    /// found here, whatever memory ordering the thread has used.
     #[inline(always)]
     pub fn get(&self, number: usize) -> Option<&'a T> {
         if number >= self.known {

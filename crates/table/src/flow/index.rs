@@ -4,10 +4,10 @@
 //! bucket if possible. If the home bucket is full, the entry is stored as a guest in its alternative bucket, or another
 //! entry is moved to make space. If both buckets are full, the entry is stored in a stash of [`STASH`] entries. A home
 //! bucket contains the tags of its displaced entries, so lookups of other entries read only one bucket. When a position
-//! in the home bucket becomes free, a displaced entry is moved back.
+//! in a bucket becomes free, a displaced entry of this bucket is moved back to it.
 //!
-//! A function of home bucket and tag yields the alternative bucket. This function also maps the alternative bucket to
-//! the home bucket, so an entry can be moved without its hash.
+//! The alternative bucket is a function of the home bucket and the tag. Applied to the alternative bucket and the tag,
+//! the same function yields the home bucket, so an entry can be moved without knowing its hash.
 
 use crate::prefetch::{prefetch_far_at, prefetch_read_at};
 use crate::simd::tags::{LaneMask, equal};
@@ -34,18 +34,18 @@ pub(super) struct Bucket {
     entries: [Entry; BUCKET_ENTRIES],
 }
 
-/// Overflow data of a bucket: displaced entries (stored outside of their home bucket, this bucket), and guests in this
-/// bucket.
+/// Overflow data of a bucket. It describes the displaced entries, whose home is this bucket but which are stored
+/// elsewhere, and the guests, which are stored in this bucket but have another home.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 struct Overflow {
-    /// Tags of entries that are stored in their alternative bucket; 0 means no entry.
+    /// Tags of the displaced entries that are stored in their alternative bucket; 0 means no entry.
     displaced: [u16; MAX_AWAY_TAGS],
     /// Number of displaced entries without a tag in `displaced`.
     more: u16,
     /// Bit set of the entries in this bucket that are guests from another bucket.
     guests: u8,
-    /// Number of entries of this bucket that are in the stash.
+    /// Number of displaced entries of this bucket that are stored in the stash.
     stashed: u8,
 }
 
@@ -276,7 +276,8 @@ impl<'m> Index<'m> {
             self.bucket_mut(home).put(slot, tag, entry, false);
             return true;
         }
-        // Count displaced entries again, because the insertion may have displaced another entry from the home bucket.
+        // The insertion may have displaced another entry from the home bucket, so the displaced entries are counted
+        // again.
         if displaced
             && self.bucket(home).has_free_tag()
             && let Some(slot) = self.make_space(other)

@@ -83,7 +83,7 @@ pub struct Candidate(Entry);
 impl Candidate {
     /// No record has this hash.
     pub const NONE: Candidate = Candidate(Entry::MAX);
-    /// The home bucket has no candidate. The alternative bucket, the stash or a further part may have a candidate.
+    /// The home bucket contains no candidate, but the alternative bucket, the stash or a further part may contain one.
     const DISPLACED: Candidate = Candidate(Entry::MAX - 1);
 
     /// Whether no record has this hash, so that [`FlowTable::confirm`] would return `None`.
@@ -256,8 +256,8 @@ impl<'m, R: Record> FlowTable<'m, R> {
         parts.into_iter().find_map(|part| part.find(hash, key))
     }
 
-    /// Sets `out[k]` to the result for `keys[k]` with the hash `hashes[k]`. If the slices differ in length, the
-    /// shortest length applies.
+    /// Sets `out[k]` to the result for `keys[k]`, whose hash is `hashes[k]`. If the slices differ in length, only as
+    /// many keys are looked up as the shortest slice has elements.
     pub fn find_batch(&self, hashes: &[u64], keys: &[R::Key], out: &mut [Option<Found>]) {
         const BATCH: usize = 64;
         let mut candidates = [Candidate::NONE; BATCH];
@@ -361,7 +361,8 @@ impl<'m, R: Record> FlowTable<'m, R> {
         inserted
     }
 
-    /// Inserts a record into the first further part with space, or into a new part, because the home part is full.
+    /// Inserts a record when the home part is full: into the first further part that has space, or else into a new part
+    /// from the reserve.
     #[cold]
     fn insert_further(&mut self, forward_hash: u64, reverse_hash: u64, record: R) -> Result<RecordIndex, InsertError> {
         let place = match self.further.iter().position(|part| !part.is_full()) {

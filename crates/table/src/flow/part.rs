@@ -31,8 +31,8 @@ impl<'m, R: Record> Part<'m, R> {
         let Some(memory) = memory.get_mut(..needed) else {
             return Err(TableSizeError::Memory { needed, provided });
         };
-        // The records precede the index, so that in aligned memory the two cache lines of a record form a pair that
-        // processors fetch together.
+        // The records come before the index. If the memory is aligned, the two cache lines of a record then form a pair
+        // that processors fetch together.
         let (records, buckets) = memory.split_at_mut(capacity * (size_of::<R>() / LINE));
         records.fill(Line::ZERO);
         Ok(Part {
@@ -118,8 +118,8 @@ impl<'m, R: Record> Part<'m, R> {
             return None;
         }
         if !self.index.take(reverse_hash, reverse) {
-            // The insertion succeeds, because the entry's former position is still free, or an entry that was moved to
-            // it has freed another position.
+            // The insertion succeeds: either the entry's former position is still free, or an entry was moved there and
+            // has left another position free.
             let back = self.index.place(forward_hash, forward);
             debug_assert!(back);
             return None;

@@ -358,8 +358,8 @@ proptest! {
         prop_assert_eq!(expected, found);
     }
 
-    /// Two tables share a reserve. Each part is in at most one table, lookups find exactly the existing records, and
-    /// the reserve finally contains all parts.
+    /// Two tables share a reserve. Each part is in at most one table, lookups find exactly the existing records, and at
+    /// the end all parts are back in the reserve.
     #[test]
     fn tables_that_share_a_reserve_are_maps_and_have_its_parts_between_them(
         home in 1usize..20,

@@ -10,8 +10,8 @@ const VALUE_BITS: u32 = 23;
 /// Routes in groups. The prefixes of a group end in one byte position and have equal preceding bytes. One search of a
 /// group finds a route, its covering routes and its adjacent routes.
 ///
-/// A route in a group is one word, which contains the route's value and its number among the 510 prefixes of 1 to 8
-/// bits. The words of a group are sorted.
+/// A route in a group is stored as one word. The word contains the value of the route, and the number of the route's
+/// prefix among the 510 prefixes of 1 to 8 bits. The words of a group are sorted.
 #[derive(Debug)]
 pub struct Routes<A> {
     groups: HashMap<(A, u8), Vec<u32>>,
@@ -31,7 +31,7 @@ fn place<A: Address>(prefix: A, length: u8) -> ((A, u8), u32) {
     )
 }
 
-/// Number of the prefix that consists of the first `bits` bits of an address's byte at `depth`.
+/// Number of a prefix in its group. The prefix consists of the first `bits` bits of the byte at `depth` in the address.
 #[inline]
 fn number<A: Address>(address: A, depth: u8, bits: u8) -> u32 {
     1 << bits | (address.byte(depth.into()) >> (8 - bits)) as u32
@@ -116,7 +116,8 @@ impl<A: Address> Routes<A> {
         Some(old)
     }
 
-    /// The longest route that covers `prefix` and is shorter than `length`. The default route is excluded.
+    /// The most specific route, other than the default route, that covers `prefix` and whose prefix is shorter than
+    /// `length`.
     pub fn covering(&self, prefix: A, length: u8) -> Option<LongestMatch> {
         let mut below = length;
         while below > 1 {

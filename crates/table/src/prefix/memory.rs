@@ -13,7 +13,7 @@ const OFFSET_BITS: u32 = 24;
 /// Size of the first segment in units (1 KiB).
 const FIRST: u32 = 64;
 
-/// Memory size in units (4 MiB) above which the memory grows by a third instead of doubling.
+/// If the memory has at least this size in units (4 MiB), it grows by a third at a time instead of doubling.
 const SLOW_GROWTH_FROM: u32 = 1 << 18;
 
 /// Position of a block in at most 30 bits: segment, and allocation unit within the segment.
@@ -143,7 +143,7 @@ impl BlockAllocator {
         self.add(position, remaining);
         if !self.choose(units) {
             let free = self.join();
-            // Merge only if enough memory is free, because merging examines all free blocks.
+            // Merge free blocks only if enough memory is free, because merging must examine all free blocks.
             if free < self.units / 8 || !self.choose(units) {
                 self.grow(units, segments)?;
             }

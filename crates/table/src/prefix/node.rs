@@ -116,7 +116,7 @@ impl Runs {
         runs
     }
 
-    /// Returns the runs after `change` of the entries in a range of slots.
+    /// Returns the runs that result if `change` is applied to the entries in a range of slots.
     pub fn changed(&self, range: std::ops::Range<usize>, mut change: impl FnMut(u32) -> u32) -> Self {
         let mut runs = Self::none();
         let mut starts = self.starts();
@@ -174,7 +174,7 @@ impl Runs {
         self.run_starts == other.run_starts
     }
 
-    /// Stores changed entries into a block with equal starts of runs. Changes each entry with one store.
+    /// Stores changed entries into a block whose runs start at the same slots. Each entry is changed with one store.
     pub fn store_entries(&self, block: &[AtomicU32]) {
         for (word, entry) in block.iter().skip(HEADER).zip(&self.entries[..self.count]) {
             if word.load(Ordering::Relaxed) != *entry {

@@ -34,8 +34,8 @@ impl Quiescence {
     pub fn online(&self, reader: usize) {
         let Some(mark) = self.marks.get(reader) else { return };
         mark.0.store(self.epoch.load(Ordering::Acquire), Ordering::Relaxed);
-        // Pairs with the fence in `settled`: either the writer reads that this reader is online, or the reader can't
-        // find the unpublished block.
+        // Pairs with the fence in `settled`: either the writer sees that this reader is online, or this reader no
+        // longer finds the block that the writer has unpublished.
         fence(Ordering::SeqCst);
     }
 
@@ -44,8 +44,8 @@ impl Quiescence {
     pub fn pass(&self, reader: usize) {
         let Some(mark) = self.marks.get(reader) else { return };
         let epoch = self.epoch.load(Ordering::Acquire);
-        // The epoch is constant while no block is retired. Skip the store, so that the cache line stays in the writer's
-        // cache.
+        // As long as no block is retired, the epoch does not change. The store is then skipped, so that the cache line
+        // stays in the writer's cache.
         if mark.0.load(Ordering::Relaxed) != epoch {
             mark.0.store(epoch, Ordering::Release);
         }

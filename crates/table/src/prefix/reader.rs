@@ -95,7 +95,7 @@ impl Shared {
         }
     }
 
-    /// The array of a root; `None` for a root without an array.
+    /// The array to which a root refers; `None` if the root has no array.
     #[inline(always)]
     pub fn front(&self, root: &Root) -> Option<Front<'_>> {
         let word = root.front.load(Ordering::Acquire);
@@ -174,8 +174,8 @@ impl<A: Address> PrefixReader<A> {
     }
 
     /// Looks up each of the `addresses` in the routes of its router, and writes its value or [`NO_ROUTE`] to `values`.
-    /// If the slices differ in length, the shortest length applies. Each trie level is a pass of independent loads, so
-    /// that cache misses overlap.
+    /// If the slices differ in length, only as many addresses are looked up as the shortest slice has elements. In each
+    /// pass, the independent loads of one trie level are made for all addresses, so that cache misses overlap.
     pub fn lookup_batch(&self, routers: &[RouterIndex], addresses: &[A], values: &mut [u32]) {
         let count = values.len().min(addresses.len()).min(routers.len());
         let lanes = routers[..count].chunks(LANES).zip(addresses[..count].chunks(LANES));

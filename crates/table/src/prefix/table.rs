@@ -18,19 +18,20 @@ pub const MAX_VALUE: u32 = VALUE;
 /// Minimum number of routes for which a router gets an array over the first 16 address bits (256 KiB).
 const FRONT_FROM: usize = 1000;
 
-/// Number of routers that get the array at [`FRONT_FROM`] routes. Further routers get the array at [`LARGE`] times
-/// [`FRONT_FROM`] routes. Otherwise the arrays of a thousand small routers would use more memory than their routes.
+/// Number of routers that get the array as soon as they have [`FRONT_FROM`] routes. Further routers get it only with
+/// [`LARGE`] times [`FRONT_FROM`] routes. Otherwise the arrays of a thousand small routers would use more memory than
+/// their routes.
 const FRONTS: usize = 64;
 
 /// Factor of [`FRONT_FROM`] that applies to all routers beyond the first [`FRONTS`].
 const LARGE: usize = 16;
 
-/// Multiple of [`FRONT_FROM`]: minimum number of IPv4 routes for which a router's array covers 24 address bits (64
-/// MiB).
+/// The array of a router covers 24 address bits (64 MiB) if the router has at least this number times [`FRONT_FROM`]
+/// IPv4 routes.
 const DEEP_FROM: usize = 128;
 
-/// Number of unpublished blocks at which a new epoch starts. Epochs are rare, because each new epoch causes a cache
-/// miss in every reader.
+/// A new epoch starts when this number of blocks has been unpublished. Epochs should be rare, because each new epoch
+/// causes a cache miss in every reader.
 const RETIRE_BATCH: usize = 64;
 
 /// Why a route is rejected.
@@ -100,8 +101,8 @@ impl<A: Address> PrefixTable<A> {
         Self::with(quiescence, MAX_ROUTERS, FRONT_FROM)
     }
 
-    /// Creates empty tables like [`PrefixTable::new`], for `routers` routers. A router with at least `front_from`
-    /// routes gets an array over the first 16 bits instead of 8 bits.
+    /// Creates empty tables like [`PrefixTable::new`], for `routers` routers. The array of a router covers the first 16
+    /// address bits if the router has at least `front_from` routes, otherwise the first 8 bits.
     pub fn with(quiescence: Arc<Quiescence>, routers: usize, front_from: usize) -> Self {
         let shared = Shared::new(routers);
         Self {
@@ -370,7 +371,8 @@ impl<A: Address> PrefixTable<A> {
         }
         let slot = change.prefix.byte(level);
         if beyond > 8 && is_branch(old) {
-            // The modification changes one slot. A single store suffices if the old and the new entry are branches.
+            // The modification changes only one slot. If both the old and the new entry are branches, a single store
+            // suffices.
             let block = segments.at(position(old));
             let index = entry_index(header(block, slot), slot);
             let below = entry(block, index);

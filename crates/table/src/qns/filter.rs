@@ -21,11 +21,11 @@ const FINEST: u32 = 20;
 /// Number of counts that one modification processes to fill the finest bitmaps.
 const STEP: usize = 64;
 
-/// Maximum number of words in the candidate set of an address family.
+/// Number of words in the largest candidate set of an address family.
 const WORDS: usize = 4;
 
-/// Region number of an address. The number is a hash that includes the context, so that regions of different contexts
-/// differ.
+/// Region number of an address. The number is a hash of context and leading address bits, so that regions of different
+/// contexts differ.
 #[inline(always)]
 fn place<A: Address>(context: u32, address: A) -> u32 {
     address.first_bits() ^ context.wrapping_mul(0x9e37_79b9)
@@ -52,7 +52,7 @@ impl<A: Address> Candidates<A> {
         Candidate(64 * last as u32 + bit + 2)
     }
 
-    /// Removes the candidates for keys with a port if the query has no port.
+    /// If the query has no port, removes the candidates for keys that contain a port.
     #[inline(always)]
     fn with_port(mut self, port: bool) -> Self {
         let keep = if port { u64::MAX } else { u64::MAX / 3 };
@@ -86,13 +86,13 @@ pub struct Regions<'f> {
 }
 
 impl Regions<'_> {
-    /// Prefetches the bitmaps that [`Filter::candidates`] reads, if these bitmaps exceed the first cache levels.
+    /// Prefetches the bitmaps that [`Filter::candidates`] reads, if they are too large for the first cache levels.
     #[inline(always)]
     pub fn prefetch<A: Address>(&self, query: &Query<A>) {
         prefetch_read_at(self.fine, (place(query.context, query.address) >> self.shift) as usize);
     }
 
-    /// Whether the bitmaps exceed the first cache levels.
+    /// Whether the bitmaps are too large for the first cache levels.
     #[inline(always)]
     pub fn are_large(&self) -> bool {
         self.shift == 32 - FINEST
@@ -191,8 +191,8 @@ fn set_32(cell: &AtomicU32, bit: u32, on: bool) {
     cell.store(word, Ordering::Release);
 }
 
-/// One bit of the finest bitmaps, or the bits of all regions that a prefix covers. The writer counts the rules for each
-/// value of this type. Values are sorted by the first 16 bits of the region, so values of one region are consecutive.
+/// An item of the finest bitmaps: one bit, or the bits of all regions that a prefix covers. The writer counts the rules
+/// of each item. Values are sorted by the first 16 bits of the region, so values of one region are consecutive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct RegionBits {
     /// First 16 bits of the region.
@@ -278,7 +278,7 @@ impl RegionCounts {
         }
     }
 
-    /// Sets the bits of an item, or clears those of its bits that no other item needs.
+    /// Sets the bits of an item, or, if `on` is false, clears those of its bits that no other item needs.
     fn set(&self, filter: &Filter, region: RegionBits, on: bool) {
         if region.length() <= COARSE {
             if let Some(coarse) = filter.coarse.get() {

@@ -76,7 +76,7 @@ const PORT: u32 = 19;
 const INTERFACE: u32 = 35;
 const NOTE: u32 = 51;
 
-/// Entry word of a key that contains all fields except address and context, without the note.
+/// Entry word of a key, without the note. The word contains all fields of the key except address and context.
 fn shape<A>(key: &Key<A>) -> u64 {
     let port = key.port.map_or(WILDCARD, |port| u64::from(port) << PORT);
     let protocol = key
@@ -95,7 +95,8 @@ fn hashed(candidate: Candidate, port: u16) -> u64 {
     u64::from(candidate.length()) | u64::from(port) << PORT & with_port | WILDCARD & !with_port
 }
 
-/// The unhashed bits of the entry word of [`shape`], for an entry with protocol and interface.
+/// The bits of the entry word of [`shape`] that are not hashed, as they are in an entry that has the protocol and the
+/// interface of the query.
 #[inline(always)]
 pub(super) fn discriminator<A>(query: &Query<A>) -> u64 {
     u64::from(query.protocol) << PROTOCOL | u64::from(query.interface) << INTERFACE
@@ -113,8 +114,8 @@ fn rank(shape: u64, wanted: u64) -> Option<u8> {
     ((shape ^ wanted) & (always | protocol | interface) == 0).then_some((any_protocol << 1 | any_interface) as u8)
 }
 
-/// A sub-table and one of its two kinds of keys, as a number: twice the prefix length, plus 1 for keys with a port.
-/// Higher numbers are more specific.
+/// Number of a candidate, which is a sub-table together with one of its two kinds of keys: twice the prefix length,
+/// plus 1 for keys with a port. Higher numbers are more specific.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Candidate(pub u32);
 

@@ -102,7 +102,8 @@ pub fn entry<A: Address>(line: &[AtomicU64], slot: usize) -> A::Entry {
     let words = entry.as_mut();
     let first = HEAD + slot * words.len();
     for (word, cell) in words.iter_mut().zip(&line[first..]) {
-        // Acquire ordering: after a read of a word of the slot's next entry, the changed header is visible.
+        // Acquire ordering: if this read returns a word of a later entry of the slot, the changed header is visible
+        // afterwards.
         *word = cell.load(Ordering::Acquire);
     }
     entry

@@ -15,9 +15,9 @@
 //! All words are atomic. The header of a line contains a version, and a tag for each slot. One store of the header
 //! publishes or removes an entry, and a reader checks the header again after it has read an entry. Entries are moved
 //! only when a bucket is split or compacted. The writer publishes the copy, increments a counter, and removes the
-//! original. A reader without a match searches again if the counter has changed. So a lookup finds each rule in its
-//! state before or after a modification, never in an intermediate state. A lookup takes no lock, never waits for the
-//! writer and never panics.
+//! original. A reader without a match searches again if the counter has changed. So a lookup finds each rule as it was
+//! before a modification or as it is after it, never in an intermediate state. A lookup takes no lock, never waits for
+//! the writer and never panics.
 
 mod filter;
 mod key;

@@ -71,8 +71,8 @@ impl<A: Address> QnsReader<A> {
         while remaining.any() {
             let first = remaining.next();
             let one = block(query, first);
-            // Process two candidates at a time, so that the second candidate's line is fetched during the comparison of
-            // the first candidate.
+            // Process two candidates at a time, so that the line of the second one is fetched while the first one is
+            // compared.
             if remaining.any() {
                 let second = remaining.next();
                 let blocks = [one, block(query, second)];
@@ -136,7 +136,7 @@ impl<A: Address> QnsReader<A> {
             }
         }
         let mut remaining = [Candidates::<A>::default(); BATCH];
-        // Indexes of the queries with remaining candidates, mostly in the original order.
+        // Indexes of the queries that still have candidates, mostly in the original order.
         let mut lanes = [0u8; BATCH];
         let mut open = 0;
         for (lane, (query, remaining)) in queries.iter().zip(&mut remaining).enumerate() {
@@ -222,7 +222,7 @@ impl<A: Address> Shared<A> {
             }
             let mut value = None;
             if slots != 0 {
-                // Fast path for a tag that only one entry of the bucket has.
+                // Fast path if only one entry of the bucket has this tag.
                 if slots == 3 || rest.may_have(tag) {
                     break;
                 }

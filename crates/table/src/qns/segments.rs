@@ -16,7 +16,8 @@ const ALIGNMENT: usize = crate::memory::LINE / size_of::<u64>();
 #[derive(Debug)]
 struct Segment {
     words: Box<[AtomicU64]>,
-    /// Word index that line 0 would have in this segment. This index aligns the segment's lines to cache lines.
+    /// Word index that line 0 would have in this segment. The index is chosen so that the lines of the segment are
+    /// aligned to cache lines.
     origin: usize,
 }
 

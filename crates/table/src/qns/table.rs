@@ -26,7 +26,7 @@ pub enum QnsError {
     /// Bits beyond the prefix length are not 0.
     #[error("bits beyond the prefix length are set")]
     HostBits,
-    /// Too many rules have one prefix and port, and differ only in protocol or interface.
+    /// Too many rules have the same prefix and port, and differ only in protocol or interface.
     #[error("too many rules have the same prefix and port")]
     Crowded,
 }
@@ -278,7 +278,7 @@ impl<A: Address> QnsTable<A> {
             }
         }
         for (_, hash, entry) in &moving {
-            // The insertion succeeds, because the entries don't need more lines than in the old bucket.
+            // The insertion succeeds, because the entries need no more lines than they had in the old bucket.
             let put = self.put(new, *hash, entry);
             debug_assert!(put.is_ok());
         }
@@ -296,7 +296,7 @@ impl<A: Address> QnsTable<A> {
             let header = line::header(words);
             let Some(slot) = (0..SLOTS).find(|&slot| header.tag(slot) != 0) else {
                 set_rest(self.words(before), Rest::NONE);
-                // Readers in the freed line search again, because the line may be reused.
+                // The freed line may be reused. Readers that are just reading it must therefore search again.
                 self.moved(0);
                 self.free.push(number);
                 continue;

@@ -108,7 +108,8 @@ impl Unit {
     }
 }
 
-/// Writes the protocol to all four columns, so that a difference of the tuple in one column can't cancel the protocol.
+/// The block contains the protocol in all four columns. A difference between two tuples in one column therefore can't
+/// cancel a difference between their protocols.
 fn protocol_block(protocol: u8) -> [u32; 4] {
     [u32::from(protocol); 4]
 }
@@ -151,7 +152,7 @@ pub mod software {
         y ^ y.rotate_left(1) ^ y.rotate_left(2) ^ y.rotate_left(3) ^ y.rotate_left(4) ^ 0x63
     }
 
-    /// Contribution of a byte in row 0 to its column. For other rows the value is rotated.
+    /// Contribution of a byte in row 0 to its column. For a byte in another row, the value must be rotated.
     const COLUMNS: [u32; 256] = {
         let mut columns = [0; 256];
         let mut x = 0;
@@ -213,8 +214,9 @@ pub mod software {
 
 #[cfg(target_arch = "x86_64")]
 mod instructions {
-    //! AES rounds with AES instructions. Rounds for one key depend on each other, but rounds for different keys are
-    //! independent. Thus the throughput of the AES unit, not its latency, limits a batch.
+    //! AES rounds with AES instructions. The rounds for one key depend on each other, but the rounds for different keys
+    //! are independent. The speed of a batch is therefore limited by the throughput of the AES unit, not by its
+    //! latency.
 
     use super::{FlowKey4, FlowKey6, Keys, last_block, protocol_block};
     use std::arch::x86_64::{__m128i, _mm_aesenc_si128, _mm_cvtsi128_si64, _mm_set_epi64x, _mm_xor_si128};

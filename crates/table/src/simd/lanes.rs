@@ -18,8 +18,8 @@ pub trait Lanes: Copy {
     fn equal_and_above(self, numbers: &[u64; 16], value: u64) -> [u16; 2];
 }
 
-/// Code that uses lanes. `run`, and every function that gets lanes from `run`, must be marked `#[inline(always)]`.
-/// Otherwise the function is compiled without the instruction set and is slow.
+/// Code that uses lanes. `run`, and every function that gets lanes from `run`, must be marked `#[inline(always)]`. A
+/// function without this attribute is compiled without the instruction set and is slow.
 pub trait Work {
     /// Result type of the code.
     type Output;

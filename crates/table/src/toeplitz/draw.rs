@@ -1,4 +1,4 @@
-//! Random keys that exclude the influence of selected input bits on the low bits of the hash. All other input bits
+//! Random keys with which selected input bits have no influence on the low bits of the hash. All other input bits
 //! influence the low bits. Maestro (NSDI 2024) computes keys with this property.
 
 use super::{KEY_BYTES, Key, MAX_BITS};
@@ -17,8 +17,8 @@ pub struct Hosts {
 pub struct Blocks {
     /// Number of hash bits that select a shard.
     pub bits: u32,
-    /// Binary logarithm of the number of consecutive ports that belong to one shard; 16 excludes the influence of the
-    /// port.
+    /// Binary logarithm of the number of consecutive ports that belong to one shard; with 16, the port has no
+    /// influence.
     pub together: u32,
 }
 
@@ -52,7 +52,8 @@ pub fn draw_for_blocks(wanted: Blocks, random: impl FnMut() -> u64) -> Key {
     let shape = |key: &mut Key| {
         for address in [32, 128] {
             clear(key, address..address + PORT, bits);
-            // Set a single key bit, so that each bit of the port unit's number changes one bit of the hash.
+            // Set a single key bit. With this key, each bit of the port unit's number changes exactly one bit of the
+            // hash.
             if let Some(at) = (address + PORT + 31).checked_sub((wanted.together + bits) as usize)
                 && wanted.together < PORT as u32
                 && bits > 0

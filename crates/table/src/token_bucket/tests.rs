@@ -7,8 +7,8 @@ const PARTS: u128 = 1 << WORD_DIGITS;
 
 const YEAR: u64 = 365 * 86_400 * SECOND;
 
-/// Sequences of packets. A packet has a preceding gap (0 to four years) and a number of tokens (small, typical or
-/// arbitrary).
+/// Sequences of packets. A packet consists of the gap before it (0 to four years) and its number of tokens (small,
+/// typical or arbitrary).
 fn arrivals() -> impl Strategy<Value = Vec<(u64, u64)>> {
     let gap = prop_oneof![Just(0), 0..2_000u64, 0..50_000_000u64, 0..4 * YEAR];
     let tokens = prop_oneof![Just(1), 0..10u64, 0..80_000u64, any::<u64>()];
@@ -119,7 +119,8 @@ proptest! {
         }
     }
 
-    /// For any start value of the clock, a one-word bucket gives the results of a bucket whose level never wraps.
+    /// Whatever value the clock starts with, a one-word bucket gives the same results as a bucket whose level never
+    /// wraps around.
     #[test]
     fn rate_any_arrivals_are_those_of_a_level_that_never_wraps((rate, burst) in rates(), start: u64, arrivals in arrivals()) {
         let rate = TokenRate::for_sizes(rate, burst);

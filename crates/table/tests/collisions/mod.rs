@@ -1,8 +1,8 @@
 //! Inputs that collide under linear hashes.
 //!
 //! CRC32 and Toeplitz are linear: if the difference of two inputs is in the kernel of the hash, the inputs collide for
-//! every initial value. Thus one set of inputs can attack every installation. Gaussian elimination computes the common
-//! kernel of both hashes.
+//! every initial value. Thus one set of inputs can attack every installation. The common kernel of both hashes is
+//! computed by Gaussian elimination.
 
 use std::collections::HashSet;
 

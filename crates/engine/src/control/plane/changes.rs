@@ -22,7 +22,8 @@ impl ControlPlane {
         edit(self.snapshot.current().nat::<F>())
     }
 
-    /// Records an added or removed filter rule, which new flows match immediately. [`ControlPlane::publish_changes`] revalidates sessions.
+    /// Records that a filter rule was added or removed. New flows are matched against the changed rules immediately,
+    /// and existing sessions after [`ControlPlane::publish_changes`].
     pub fn filter_changed(&mut self, rule: &CompiledRule) {
         self.edited = true;
         let [v4, v6] = &mut self.filter_changed;
@@ -45,8 +46,9 @@ impl ControlPlane {
         self.snapshot.publish(snapshot);
     }
 
-    /// Publishes a generation at most every [`MIN_PUBLISH_INTERVAL`] nanoseconds, so that workers revalidate sessions after changes of individual
-    /// rules and routes. The control thread must call this function periodically. Returns the generation if one was published.
+    /// If individual rules or routes have changed, publishes a generation, so that workers revalidate sessions. The
+    /// interval between two such generations is at least [`MIN_PUBLISH_INTERVAL`] nanoseconds. The control thread must
+    /// call this function periodically. Returns the generation if one was published.
     pub fn publish_changes(&mut self, now: Now) -> Option<u32> {
         self.now = now;
         if !(self.edited || self.fib.has_changed())

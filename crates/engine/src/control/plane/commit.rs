@@ -13,8 +13,8 @@ use super::{ControlPlane, ControlPlaneError, set_pairs, set_quotas};
 
 impl ControlPlane {
     /// Applies a new snapshot and new routes of all routers as one commit, or rejects both. The memory reserved at
-    /// start limits the number of interfaces and the size of the pools. Sets the generation, the port layouts and the
-    /// owner of the snapshot.
+    /// start limits the number of interfaces and the size of the pools. Sets three fields of the snapshot: the
+    /// generation, the port layouts and the owner.
     pub fn commit(&mut self, mut snapshot: Snapshot, routes: &[RouteSet]) -> Result<u32, ControlPlaneError> {
         let max = self.counters.first().map_or(0, |counters| counters.interfaces.len());
         if snapshot.interfaces.len() > max {

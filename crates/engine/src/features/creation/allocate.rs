@@ -211,8 +211,9 @@ impl HashSieve {
     }
 }
 
-/// Whether a session may be created midstream for a connection. The connection must be untranslated, so that its
-/// addresses don't change. The midstream policy of inspection must permit the session.
+/// Whether a session may be created for a connection that is already established. The connection must not be
+/// translated, because a new translation would change its addresses, and the midstream policy of inspection must permit
+/// the session.
 fn accepts_midstream<F: Family>(snapshot: &Snapshot, meta: &Meta, translation: &FlowTranslation<F>) -> bool {
     let Some(inspection) = snapshot.inspection.as_deref() else {
         return false;
@@ -244,7 +245,8 @@ fn admit<F: Family>(layers: &Layers, key: &F::Key, accepts_midstream: bool) -> R
     Ok(())
 }
 
-/// Checks the session limits of the pool and the virtual router. Returns which of these limits count the session.
+/// Checks the session limits of the pool and of the virtual router. The result tells whether the pool and the router
+/// have counted the session.
 #[inline(always)]
 fn admit_all<F: Family>(
     ctx: &NodeContext<'_, '_>,
@@ -311,7 +313,7 @@ fn admit_limited(
     Ok(counted)
 }
 
-/// A decision without translation. It records only which limits count the session.
+/// A decision without translation. It records only whether the pool and the router have counted the session.
 fn counted_by<F: Family>(translation: &FlowTranslation<F>, counted: Resources) -> Decision {
     let pool = translation.pool.or(translation.mapped).unwrap_or_default();
     Decision::NONE.with_resources(pool, counted)
@@ -372,7 +374,8 @@ fn translate<F: Family>(
     Ok((made, false))
 }
 
-/// The outside address for a flow of a protocol without ports, if its pool translates that protocol.
+/// The outside address of a flow whose protocol has no ports. `None` if the protocol has ports, or if the pool does not
+/// translate it.
 #[cold]
 fn outside_address<F: Family>(
     snapshot: &Snapshot,

@@ -9,7 +9,8 @@ use crate::session::family::Family;
 use arrayvec::ArrayVec;
 
 impl<F: Family> NewFlows<F> {
-    /// Classifies the packets without a decision. Matches the destination rules for all these packets in one call.
+    /// Classifies the packets for which no decision has been made yet. One call matches the destination rules for all
+    /// of them.
     pub fn classify(&mut self, slots: &[BufferIndex], batch: &Batch<'_, '_>, ctx: &NodeContext<'_, '_>) {
         let mut queried = ArrayVec::<_, BURST_BUFFERS>::new();
         for &slot in slots {

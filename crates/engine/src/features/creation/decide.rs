@@ -13,8 +13,8 @@ use crate::packet::batch::Meta;
 use crate::session::family::Family;
 
 /// Matches rules and routes for a session's flow, as for a packet that arrived on the interface of `meta`. Filter rules
-/// are evaluated with the application and the mark of the session; rejections by application conditions are ignored. If
-/// a rule distributes flows to several hosts, the flow keeps its present host `host`.
+/// are evaluated with the application and the mark of the session; a rejection by a rule with an application condition
+/// is ignored. If a rule distributes flows to several hosts, the flow stays at its present host `host`.
 pub fn decide<F: Family>(
     ctx: &NodeContext<'_, '_>,
     meta: &Meta,

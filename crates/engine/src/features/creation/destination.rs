@@ -25,7 +25,8 @@ pub(super) struct Destination<F: Family> {
     pub(super) pooled: bool,
 }
 
-/// Translates the destination of a flow by the rule that matches it, or by a mapping. `outside`: the packet came from outside.
+/// Translates the destination of a flow by the rule that matches the flow, or by a mapping. `outside` is true if the
+/// packet came from outside.
 #[inline(always)]
 pub(super) fn translate_destination<F: Family>(
     ctx: &NodeContext<'_, '_>,

@@ -126,8 +126,8 @@ fn filter_local<F: Family>(
     }
 }
 
-/// The decision for a packet that a rule accepts without tracking. If the flow needs a session for another reason, such
-/// as translation, the packet creates a session despite the rule.
+/// The decision for a packet that a rule accepts without tracking. The packet still creates a session if its flow needs
+/// one for another reason, such as translation.
 pub(super) fn untracked<F: Family>(
     ctx: &NodeContext<'_, '_>,
     meta: &Meta,

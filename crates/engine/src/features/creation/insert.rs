@@ -26,7 +26,7 @@ use crate::snapshot::StartParameters;
 use crate::snapshot::forwarding::NeighbourReferences;
 use crate::snapshot::marks::of_class;
 
-/// Number of sessions by which session memory is prefetched ahead.
+/// Prefetch distance: the memory of a session is prefetched this number of sessions before the session is processed.
 const PREFETCH_DISTANCE: usize = 16;
 
 /// Drop reason if another session already has the reverse key of a new session.
@@ -148,8 +148,8 @@ impl<F: Family> NewFlows<F> {
     }
 }
 
-/// Inserts a session. If another session already has the reverse key, other ports that the translation permits are
-/// tried. `overlaps`: another session may have the same outside port.
+/// Inserts a session. If another session already has the reverse key, tries other ports, as far as the translation
+/// permits it. `overlaps` is true if another session may have the same outside port.
 #[inline(always)]
 fn insert_with_any_port<F: Family>(
     shard: &mut Shard<'_>,
@@ -190,7 +190,8 @@ fn release<F: Family>(
     }
 }
 
-/// If ports are selected for RSS, counts whether the NIC delivers the reverse packets of a session to its shard.
+/// If outside ports are selected so that RSS delivers replies to the session's shard, counts whether this succeeded for
+/// a session.
 #[inline(always)]
 fn count_rss_match<F: Family>(ctx: &mut NodeContext<'_, '_>, meta: &Meta, index: RecordIndex) {
     if ctx.start.steering.rss_ports().is_none() {
@@ -230,7 +231,7 @@ fn session<F: Family>(
         generation: ctx.snapshot.generation,
         protocol,
         inbound_refresh: translation.hops[0].is_bridge() || schedule.refreshes(false),
-        // Packets of the router's host have no input interface.
+        // Packets that the router's host sends have no input interface.
         interface: if meta.is_from_gateway() {
             BoundInterfaces::NONE
         } else {

@@ -58,7 +58,8 @@ pub(super) fn insert_with_other_outside_port<F: Family>(
     Err(exhausted)
 }
 
-/// Whether RSS delivers reverse packets to the shard of a packet, if the NIC hashes addresses and ports.
+/// Whether RSS, if the NIC hashes addresses and ports, delivers the reverse packets to the shard to which a packet
+/// belongs.
 pub(super) fn fits<F: Family>(start: &StartParameters, meta: &Meta, answer: &F::Tuple) -> bool {
     let class = PortClass::of_layers(&meta.layers);
     start.steering.fits::<F>(meta.shard, answer, class) != Some(false)
@@ -66,7 +67,7 @@ pub(super) fn fits<F: Family>(start: &StartParameters, meta: &Meta, answer: &F::
 
 /// Inserts a session with a different source port, because another session has the same reverse key. The conflict
 /// occurs if two terminals of a site use the same port with the same remote endpoint, or if a client reaches one inside
-/// host by two outside addresses or ports. Otherwise, a site's session keeps its source port.
+/// host by two outside addresses or ports. Without such a conflict, the session of a site keeps its source port.
 #[cold]
 pub(super) fn insert_with_other_source_port<F: Family>(
     shard: &mut Shard<'_>,
@@ -76,7 +77,8 @@ pub(super) fn insert_with_other_source_port<F: Family>(
     (hash, hasher, due): (u64, &sluice_table::hash::Hasher, u64),
 ) -> Result<RecordIndex, Refusal> {
     let (forward, protocol, old) = (*session.forward(), session.protocol(), session.nat());
-    // The addresses of an untranslated session can't change. An earlier packet of the batch may also have created this session.
+    // An untranslated session must keep its addresses and ports. An earlier packet of the batch may already have
+    // created this session.
     let is_open = F::table_ref(shard)
         .find(hash, &session.key(Direction::Forward))
         .is_some();

@@ -80,14 +80,14 @@ fn terminal<F: Family>(
 /// Whether a packet to an interface's address is for the gateway or its host.
 #[inline(always)]
 fn is_for_gateway(ctx: &NodeContext<'_, '_>, interface: u16, layers: &Layers, destination_port: u16) -> bool {
-    // The address may belong to both an interface and a pool. The gateway answers ICMP queries to this address;
-    // other packets without a mapping go to the host of the interface.
+    // The address may belong both to an interface and to a pool. The gateway itself answers ICMP queries to this
+    // address. Other packets go to the host of the interface if they match no mapping.
     let is_request = layers.flags.has(Flags::ICMP_QUERY) && !layers.flags.has(Flags::ICMP_REPLY);
     let answers = layers.flags.has(Flags::ICMP_REPLY) && ctx.snapshot.probes.expects(destination_port);
     is_request || answers || ctx.snapshot.host(interface).is_some()
 }
 
-/// Validates the source of a flow. `is_transit`: the packet is not for the gateway itself.
+/// Validates the source of a flow. `is_transit` is true if the packet is not for the gateway itself.
 #[inline(always)]
 fn validate_source<F: Family>(
     ctx: &NodeContext<'_, '_>,
@@ -96,7 +96,7 @@ fn validate_source<F: Family>(
     (outside, is_transit): (bool, bool),
 ) -> Result<(), FlowDecision<F>> {
     let is_hairpin = meta.origin == Origin::Hairpinned;
-    // The source of a packet can be a translated outside address only if the packet was hairpinned.
+    // Only a hairpinned packet can have an outside address of NAT as its source.
     if outside && !is_hairpin && is_outside_address::<F>(ctx.snapshot, outer(tuple.context()), tuple.source()) {
         return Err(FlowDecision::Drop(sluice_nat::Reason::ForgedSource.into()));
     }
@@ -138,13 +138,14 @@ pub(super) fn route_flow<F: Family>(
     let (target, mapped, inside) = (to.target, to.mapped, to.inside);
     let is_own = || sites::is_own::<F>(ctx.snapshot, context, tuple.destination());
     let public = target.is_some() || to.pooled || !to.exempt && is_own();
-    // If a rule translates the destination to another outside host, the packet leaves without hairpinning.
+    // If a rule translates the destination to another host outside, the packet is sent to that host without
+    // hairpinning.
     let leads_out = |target: &Target<F::Address>| {
         let interface = egress(ctx.forwarding.find::<F>(lookup, target.address, flow));
         let interface = interface.and_then(|number| ctx.snapshot.interface(number));
         interface.is_some_and(|interface| interface.outside)
     };
-    // A rule with the ingress interface of the packet translates the packet without hairpinning.
+    // If the matching rule is bound to the packet's ingress interface, the packet is translated without hairpinning.
     let is_direct = redirection.is_some_and(|decided| decided.inbound);
     let must_hairpin = public && !outside && !is_direct && !target.as_ref().is_some_and(leads_out);
     let address = match target {
@@ -185,7 +186,8 @@ pub(super) fn route_flow<F: Family>(
         target,
         mapped,
         there,
-        // The source of a hairpinned packet is already translated. The host of a mapping is inside.
+        // No source rule is needed if a mapping determines the target, because the target is then an inside host. None
+        // is needed for a hairpinned packet either, because its source is already translated.
         settled: there == ForwardingDecision::Local
             || to.exempt
             || mapped.is_some()
@@ -243,7 +245,7 @@ pub(super) fn complete<F: Family>(
         ForwardingDecision::Local if routed.target.is_some() => AdjacencyIndex::LOCAL,
         ForwardingDecision::Local | ForwardingDecision::Refused(_) => return FlowDecision::Gateway,
     };
-    // An ICMP error for an unknown flow does not create a session.
+    // An ICMP error that quotes a packet of an unknown flow does not create a session.
     let kept = (ctx.snapshot.filters_sessions(tuple.context())
         || is_examined(ctx.snapshot, meta, F::protocol(key), there))
         && !meta.layers.flags.has(Flags::ICMP_ERROR);
@@ -325,8 +327,8 @@ fn by_uplink<F: Family>(
         })
 }
 
-/// Whether a flow from outside to an inside host's own address needs a session. Without a session, a source rule would
-/// translate the answers.
+/// Whether a flow from outside that is addressed to the untranslated address of an inside host needs a session. Without
+/// a session, a source rule would translate the answers.
 pub fn needs_host_session<F: Family>(snapshot: &Snapshot, interface: u16, tuple: &F::Tuple, protocol: u8) -> bool {
     if !snapshot.interface(interface).is_some_and(|interface| interface.outside) {
         return false;
@@ -365,8 +367,8 @@ pub(super) fn is_examined(snapshot: &Snapshot, meta: &Meta, protocol: u8, there:
         || is_identified(snapshot, meta, protocol, there)
 }
 
-/// Whether application identification requires a session for a flow. Midstream connections and protocols that already
-/// determine the application require no session.
+/// Whether application identification requires a session for a flow. It requires none for a midstream connection, and
+/// none if the IP protocol alone determines the application.
 fn is_identified(snapshot: &Snapshot, meta: &Meta, protocol: u8, there: AdjacencyIndex) -> bool {
     snapshot.identifies([meta.interface, there.interface() as u16])
         && !is_icmp(protocol)

@@ -1,4 +1,4 @@
-//! Diversion of packets of inspected, identified or denied sessions before the packets are translated.
+//! Diversion of packets before they are translated, if their session is inspected, is being identified, or is denied.
 
 use sluice_inspect::Skipped;
 use sluice_table::flow::RecordIndex;
@@ -32,8 +32,8 @@ pub fn divert<F: Family>(
     let inspect = session.inspect();
     let passed = lists.was_inspected(slot);
     if let InspectState::Denied(with) = inspect {
-        // The session of a denied flow is refreshed, so that the decision for the flow is not repeated while its
-        // packets still arrive.
+        // A packet refreshes the session of a denied flow. As long as packets arrive, the session continues to exist,
+        // and the decision for the flow is not made again.
         if session.refreshes(direction) && !layers.flags.has(Flags::ICMP_ERROR) {
             session.track_mut().last_seen = now.stamp();
         }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::features::context::WaitingPacket;
 use crate::packet::io::BufferIndex;
 
-/// Results of virtual reassembly for a fragment. The results are kept while the fragment is parked.
+/// Results of virtual reassembly for a fragment, which are kept while the fragment is parked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FragmentNote {
     /// Source and destination port of the datagram.
@@ -132,7 +132,7 @@ impl ParkedPackets {
     }
 
     /// Releases the ticket of a packet in the current burst and returns the packet's slot. If the packet is already
-    /// parked, returns `None` without an effect.
+    /// parked, does nothing and returns `None`.
     pub fn take_from_burst(&mut self, ticket: u32) -> Option<BufferIndex> {
         let slot = self.in_burst(ticket)?;
         self.clear(ticket);

@@ -120,7 +120,7 @@ pub struct Reassembly {
     hasher: Hasher,
     waiting: usize,
     next: usize,
-    /// Limits the datagrams of a source: a source may have at most as many entries as are free.
+    /// Limits the number of datagrams per source: a source may occupy at most as many entries as are still free.
     shares: SourceQuota,
 }
 
@@ -142,8 +142,9 @@ impl Reassembly {
         }
     }
 
-    /// The datagram to evict for a fragment of another datagram, if no entry or no bytes are left. The result is the oldest
-    /// incomplete datagram. The caller must call [`Self::take_tickets`] and then [`Self::clear`] for it.
+    /// The datagram that must be evicted to make space for a fragment of another datagram, if no entry or no bytes are
+    /// left. The result is the oldest incomplete datagram. The caller must call [`Self::take_tickets`] and then
+    /// [`Self::clear`] for it.
     pub fn victim(&self, key: &DatagramKey, piece: &FragmentSpan<'_>) -> Option<u32> {
         let fits = self.waiting + piece.bytes.len() <= self.limits.bytes;
         if fits && !self.free.is_empty() {
@@ -177,7 +178,7 @@ impl Reassembly {
             .map(|place| place as u32)
     }
 
-    /// Adds a fragment of a session in a shard.
+    /// Adds a fragment that belongs to a session of the shard `shard`.
     pub fn place(&mut self, key: &DatagramKey, shard: u16, piece: FragmentSpan<'_>, now: u64) -> FragmentOutcome {
         let tag = key.hash(&self.hasher) | 1;
         let known = self.find(key, tag);
@@ -249,8 +250,8 @@ impl Reassembly {
         FragmentOutcome::Incomplete(place)
     }
 
-    /// Stores the ticket of the fragment that arrived last. If the ticket is `None`, the fragment could not be parked
-    /// and is removed.
+    /// Stores the ticket of the fragment that arrived last. `None` means that the fragment could not be parked; the
+    /// fragment is then removed.
     pub fn keep(&mut self, place: u32, ticket: Option<u32>) {
         let Some(entry) = self.entries.get_mut(place as usize) else {
             return;

@@ -52,8 +52,8 @@ impl RuleUpdates {
         of_shards && self.workers.iter().all(|rule_sender| rule_sender.has_capacity())
     }
 
-    /// Creates the states that replace the rules of one commit by the rules of another commit with the given
-    /// generation. `None` if the rules are equal, or inspection is disabled.
+    /// Creates the states with which shards and workers change from the rules of one commit to the rules of another
+    /// commit, whose generation is given. `None` if the rules are equal, or if inspection is disabled.
     pub fn make(
         &mut self,
         plan: Option<&InspectorCapacity>,

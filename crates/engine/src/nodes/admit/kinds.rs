@@ -11,7 +11,8 @@ use crate::packet::reason::EngineReason;
 use crate::snapshot::Snapshot;
 use crate::snapshot::shares::{RouterEntry, Shares};
 
-/// Index for frames that belong to no interface, or to a router without a share. Used as kind and as part.
+/// Value for frames that belong to no interface, or to a router without a share. The value is used both as index of a
+/// kind and as index of a part.
 pub(super) const NO_SHARE: u8 = BURST_BUFFERS as u8 - 1;
 
 /// Number of leading bytes of a frame that contain the MAC addresses, two VLAN tags and the EtherType.
@@ -65,8 +66,8 @@ pub(super) fn part_of(parts: &mut ArrayVec<Part, BURST_SIZE>, shares: &Shares, i
     place as u8
 }
 
-/// Frames of a burst, grouped by their VLAN tags into kinds, so that refusing a frame costs few cycles. The arrays are
-/// indexed by kind, including [`NO_SHARE`].
+/// Frames of a burst. Frames with equal VLAN tags form a kind, so that few cycles are needed to refuse a frame. The
+/// arrays are indexed by kind, including [`NO_SHARE`].
 pub(super) struct Kinds {
     /// Cache that maps tags to kinds.
     known: [(u64, u8); 16],
@@ -113,8 +114,8 @@ impl Kinds {
         kind
     }
 
-    /// Refuses the packets that exceed the number granted to their router. Returns the slots of the refused packets as
-    /// a bit mask.
+    /// Refuses the packets of a router beyond the number that the router may send. Returns the slots of the refused
+    /// packets as a bit mask.
     #[inline(always)]
     pub(super) fn refuse(&mut self, kinds: &[u8], packets: &[Packet<'_>], allowance: &mut [u16; BURST_BUFFERS]) -> u64 {
         let mut bits = 0;

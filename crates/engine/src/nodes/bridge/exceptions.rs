@@ -77,7 +77,8 @@ pub(super) fn hides_ip(packet: &Packet<'_>, layers: &Layers) -> bool {
     kind.is_some_and(|kind| ethernet::hides_ip(u16::from_be_bytes(kind), body))
 }
 
-/// Handles an ICMP error without an identifiable flow. On a bridge, it is treated like an error for a flow without a session.
+/// Handles an ICMP error from which the flow of the quoted packet can't be determined. On a bridge, such an error is
+/// treated like an error for a flow without a session.
 #[cold]
 pub fn unattributed_error(
     slot: BufferIndex,
@@ -127,7 +128,7 @@ pub fn fail(
     }
 }
 
-/// Applies the midstream policy to a packet of a flow that started before its first packet could be inspected.
+/// Applies the midstream policy to a packet of a flow whose first packet was not inspected.
 pub(super) fn midstream_flow(
     slot: BufferIndex,
     reason: Reason,

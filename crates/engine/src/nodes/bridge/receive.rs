@@ -1,4 +1,4 @@
-//! Receives the packets of bridges from `parse`.
+//! Receives the packets that `parse` passes to bridges.
 
 use std::ops::Range;
 
@@ -67,7 +67,7 @@ pub fn receive(
                 }
                 Err(reason) => unparsable(place, reason, bridge, batch, lists, ctx),
             },
-            // A bridge that inspects forwards malformed ARP, because it is not IP.
+            // If a bridge inspects, it still forwards a malformed ARP frame, because ARP is not IP.
             Err(reason) if inspects && reason == Fault::BadArp.into() => {
                 ctx.counters.bypass_before(Skipped::NotIp);
                 count_tolerated(meta, reason, ctx);

@@ -42,7 +42,7 @@ pub fn send(slot: BufferIndex, to: u16, batch: &mut Batch<'_, '_>, lists: &mut L
     leave(slot, out, meta, AdjacencyIndex::bridge(to), lists);
 }
 
-/// The tags to send in the answer to a frame.
+/// The tags that the answer to a frame must have.
 pub fn tags(meta: &Meta, frame: &[u8]) -> [Option<Tag>; 2] {
     [0, 1].map(|k| meta.layers.tag(frame, k))
 }

@@ -34,14 +34,15 @@ pub(super) fn check_remaining(
         Class::Ipv4 => V4::addresses(&layers, frame).0 == V4::addresses(&layers, frame).1,
         _ => V6::addresses(&layers, frame).0 == V6::addresses(&layers, frame).1,
     };
-    // A session has one key per direction. If both addresses are equal, both keys may be equal.
+    // A session has one key per direction. If source and destination address are equal, the two keys may be equal too.
     match to_itself {
         true => Err(Fault::Land.into()),
         false => Ok(layers),
     }
 }
 
-/// Parses and validates a frame, and returns its layers. A partial checksum of a sender with checksum offload is completed.
+/// Parses and validates a frame, and returns its layers. If the sender uses checksum offload and the checksum is only
+/// partial, the checksum is completed.
 pub(super) fn look(
     packet: &mut Packet<'_>,
     interface: &Interface,

@@ -59,7 +59,8 @@ pub(super) fn forward_one<F: Family>(
 ) {
     let exit = ctx.exit();
     let (layers, own) = (&meta.layers, meta.is_from_gateway());
-    // The source may be forged, so it is validated before the packet causes an ICMP error or a neighbour request.
+    // The source address may be forged. It is validated first, so that a forged packet causes neither an ICMP error nor
+    // a neighbour request.
     if !own
         && destination != ForwardingDecision::Local
         && let Err(reason) = validate::<F>(ctx, meta.interface, layers, packet.bytes())

@@ -60,8 +60,9 @@ pub(super) fn choose<F: Family>(
     }
 }
 
-/// Decides about a packet to a link-local address. Link-local addresses have no routes. A link-local address belongs to
-/// the gateway, or to a neighbour to which the gateway sends an answer (RFC 4291, 2.5.6).
+/// Decides about a packet to a link-local address. Link-local addresses have no routes. A packet to a link-local
+/// address is accepted if the address belongs to the gateway, or if the gateway itself answers a neighbour (RFC 4291,
+/// 2.5.6).
 #[cold]
 pub(super) fn on_link<F: Family>(address: F::Address, meta: &Meta, ctx: &NodeContext<'_, '_>) -> ForwardingDecision {
     let plain = F::address(address);

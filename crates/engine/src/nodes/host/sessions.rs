@@ -60,7 +60,8 @@ pub fn create_sessions<F: Family>(
     });
 }
 
-/// Decides about a flow that a host starts. If a rule distributes flows to several hosts, the flow keeps its present host `host`.
+/// Decides about a flow that a host starts. If a rule distributes flows to several hosts, the flow stays at its present
+/// host `host`.
 #[cold]
 pub fn decide<F: Family>(
     ctx: &NodeContext<'_, '_>,
@@ -129,7 +130,7 @@ pub fn decide<F: Family>(
     })
 }
 
-/// Translates a packet that a host sends and that belongs to a session. The TTL of the packet is not decremented.
+/// Translates a packet of a session that a host sends. The TTL of the packet is not decremented.
 #[cold]
 pub fn answer<F: Family>(
     slot: BufferIndex,

@@ -18,7 +18,7 @@ pub(super) fn make(packet: &mut Packet<'_>, meta: &Meta, icmp_error: IcmpError, 
     let length = datagram.len().min(quote.len());
     quote[..length].copy_from_slice(&datagram[..length]);
     let quote = &quote[..length];
-    // On a bridge, the source of the answer is the MAC and IP address of the packet's destination.
+    // On a bridge, the answer is sent with the MAC and IP address of the packet's destination as its source.
     let bridged = interface.bridge.is_some();
     let link = match packet.bytes().first_chunk() {
         Some(&[a, b, c, d, e, f, g, h, i, j, k, l]) if bridged => Link {

@@ -72,7 +72,7 @@ impl<F: Family> InspectContext<'_, '_, F> {
             };
             alerts.push(alert, counters);
         };
-        // The protocol events of a flow have the client as the first endpoint.
+        // In protocol events, the client is always the first endpoint of the flow.
         let client = match direction {
             Direction::Forward => *ends,
             Direction::Reverse => ends.reversed(),
@@ -127,8 +127,9 @@ impl<F: Family> InspectContext<'_, '_, F> {
     }
 }
 
-/// Whether a packet arrived on the interface of its sender. The result is `false` only if the packet arrived on the
-/// interface of the other endpoint, both endpoints have different interfaces, and the route to the server is known.
+/// Whether a packet arrived on the interface of its sender. The result is `false` only if the two endpoints have
+/// different interfaces, the route to the server is known, and the packet arrived on the interface of the other
+/// endpoint.
 fn is_own_side<F: Family>(session: &F::Session, direction: Direction, interface: u16) -> bool {
     let [client, server] = [
         usize::from(session.interface()),

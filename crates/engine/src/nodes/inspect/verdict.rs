@@ -1,4 +1,4 @@
-//! Verdicts: the decision for packets that are not inspected, and the execution of a decision.
+//! Verdicts: which verdict a packet gets if it is not inspected, and how a verdict is applied to a packet.
 
 use sluice_inspect::inspector::{FlowHandle, Verdict};
 use sluice_inspect::{Reason, Skipped};
@@ -101,7 +101,7 @@ pub(super) fn finish<F: Family>(
     }
 }
 
-/// Log that a packet is dropped.
+/// Logs that a packet is dropped.
 pub(super) fn log_drop<F: Family>(
     packet: &Packet<'_, F>,
     shard: &mut Shard<'_>,

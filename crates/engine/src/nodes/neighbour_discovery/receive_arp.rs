@@ -44,7 +44,7 @@ pub(super) fn receive_arp(
     let observed = match (is_request && for_us, for_us) {
         (true, _) => NeighbourMessage::Solicitation,
         (false, for_us) => NeighbourMessage::Advertisement(Advertisement {
-            // An interface without addresses sends requests from an address of another interface.
+            // If an interface has no addresses, the gateway sends requests on it from an address of another interface.
             solicited: for_us || !is_request && snapshot.owns(interface, Address::V4(target)),
             overrides: true,
         }),
@@ -82,8 +82,8 @@ pub(super) fn receive_arp(
     }
 }
 
-/// Processes an ARP message in which a terminal of a site requests the gateway's MAC. The message does not change the
-/// neighbour table, because the lease of the terminal determines its MAC.
+/// Processes an ARP message in which a terminal of a site requests the gateway's MAC. The neighbour table is not
+/// changed by the message: the MAC of a terminal is taken from its lease.
 pub(super) fn receive_terminal_arp(
     slot: BufferIndex,
     meta: &Meta,
@@ -140,7 +140,7 @@ pub(super) fn is_conflict(frame: &[u8], meta: &Meta, snapshot: &Snapshot) -> boo
 }
 
 /// Whether the gateway answers requests for an address on a link. The gateway answers for its own addresses, and for
-/// outside addresses of translation on that link.
+/// outside addresses of NAT that lie in a network of this link.
 fn answers_for(interface: &Interface, snapshot: &Snapshot, address: u32) -> bool {
     let plain = Address::V4(address);
     let own = || sites::is_own::<V4>(snapshot, interface.context, address);
@@ -148,7 +148,7 @@ fn answers_for(interface: &Interface, snapshot: &Snapshot, address: u32) -> bool
         || interface.outside && interface.link.is_on_link(plain) && (proxies_for(interface, snapshot, address) || own())
 }
 
-/// The virtual MAC of the site with the requested public address.
+/// The virtual MAC of the site that has the requested public address.
 fn own_mac(snapshot: &Snapshot, meta: &Meta, interface: &Interface, address: u32) -> Option<[u8; 6]> {
     let sites = snapshot
         .sites

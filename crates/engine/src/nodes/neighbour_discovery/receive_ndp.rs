@@ -110,7 +110,8 @@ fn answer_solicitation(
     let flags = ndp::Advertised {
         router: true,
         solicited: !detection,
-        // A proxy advertisement must not override the target's own advertisement, because the target may return to the link.
+        // The target may return to the link. A proxy advertisement must therefore not override the target's own
+        // advertisement.
         overriding: is_local,
     };
     if ndp::emit_advertisement(packet, link, (target, destination), target, flags) && interface.push_tags(packet) {

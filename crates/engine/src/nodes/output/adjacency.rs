@@ -128,7 +128,7 @@ fn gather(adjacency: &mut Adjacency, hop: AdjacencyIndex, exit: &OutputContext<'
     (adjacency.hop, adjacency.route) = (AdjacencyIndex::NONE, NO_NEXT_HOP);
     let mac = match hop.is_bridge() && exit.snapshot.is_access(hop.interface() as u16) {
         false => exit.forwarding.mac(hop),
-        // Each terminal of a site has its own MAC, which is written for each packet.
+        // Each terminal of a site has its own MAC, which is written separately for each packet.
         true => Some([0; 6]),
     };
     let (Some(link), Some(mac)) = (exit.snapshot.links.get(hop.interface()), mac) else {

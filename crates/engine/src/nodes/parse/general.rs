@@ -78,7 +78,7 @@ pub(in crate::nodes) fn parse_other(
     }
 }
 
-/// Parses a plain IPv6 packet without tags. Returns `false`, without effect, if the packet isn't one.
+/// Parses a plain IPv6 packet without tags. If the packet isn't such a packet, returns `false` without an effect.
 #[inline(always)]
 fn parse_plain6(
     slot: BufferIndex,
@@ -144,7 +144,8 @@ fn is_for_inspection(snapshot: &Snapshot, meta: &Meta, fault: Fault) -> bool {
     inspection.is_some_and(|inspection| inspection.is_on(meta.interface) && inspection.takes_wrong_checksums(fault))
 }
 
-/// Completes a partial checksum. If the NIC computed the checksum again, it would include the finished checksum in the sum.
+/// Completes a partial checksum in software. The NIC must not compute it again, because it would include the finished
+/// checksum in the sum.
 pub(in crate::nodes) fn complete_checksum(packet: &mut Packet<'_>, layers: &Layers, ctx: &NodeContext<'_, '_>) {
     validity::complete_checksum(packet.bytes_mut(), layers);
     packet.set_checksums(Checksums::Vouched);

@@ -4,8 +4,9 @@ use sluice_wire::{Packet, vlan};
 
 use crate::snapshot::Snapshot;
 
-/// Whether a frame has a priority tag to pop: a priority tag before two other tags, or any priority tag if sites exist,
-/// because tags identify sites. Other priority tags stay in the frame, and their priority is forwarded.
+/// Whether a frame has a priority tag that must be popped. This is a priority tag before two other tags, or, if sites
+/// exist, any priority tag, because tags identify sites. Other priority tags stay in the frame, and their priority is
+/// forwarded.
 #[inline(always)]
 pub(super) fn has_priority_tag(frame: &[u8], snapshot: &Snapshot) -> bool {
     let Some(outer) = vlan::tag(frame, 0) else {

@@ -12,8 +12,8 @@ pub(in crate::nodes) struct ReceiveTally {
 }
 
 impl ReceiveTally {
-    /// Starts on a port. Packets that belong to no interface are counted for the port's untagged interface, or for its
-    /// first VLAN interface.
+    /// Starts counting on a port. Packets that belong to no interface are counted for the port's untagged interface,
+    /// or, if it has none, for its first VLAN interface.
     pub fn of(ctx: &NodeContext<'_, '_>, port: PortIndex) -> Self {
         let snapshot = ctx.snapshot;
         let untagged = snapshot.untagged.get(port as usize).copied().flatten();

@@ -23,7 +23,7 @@ use crate::snapshot::forwarding::ForwardingDecision;
 /// How a session is continued.
 pub(super) struct Retained<F: Family> {
     pub(super) hops: [AdjacencyIndex; 2],
-    /// For each direction without a route at the moment: the decision for its packets.
+    /// For each direction that has no route at the moment: the decision for the packets of this direction.
     pub(super) stopped: [Option<FlowDecision<F>>; 2],
 }
 
@@ -122,7 +122,8 @@ fn without_route<F: Family>(ctx: &NodeContext<'_, '_>, session: &F::Session, pla
     }
 }
 
-/// The adjacency of a session: the present adjacency, if the route still includes it; otherwise the adjacency that the route now selects.
+/// The adjacency that a session uses from now on: its previous adjacency, if the route still includes it; otherwise the
+/// adjacency that the route now selects.
 fn keep<F: Family>(
     ctx: &NodeContext<'_, '_>,
     session: &F::Session,
@@ -158,8 +159,8 @@ fn reverse_adjacency<F: Family>(
     }
 }
 
-/// Whether the filter still permits a session that has no route. The outgoing interface of the session is known only
-/// for a limited time. After that time, only changed rules are evaluated.
+/// Whether the filter still permits a session that has no route. The egress interface of the session is known only for
+/// a limited time. When it is no longer known, only changed rules are evaluated.
 fn may_stay<F: Family>(
     ctx: &NodeContext<'_, '_>,
     (session, mark): (&F::Session, u32),

@@ -172,7 +172,7 @@ fn pass_on<F: Family>(
     lists.hand_over_for(cause, slot, owner, HandOffNote::new(EntryPoint::Session, meta));
 }
 
-/// Cause of handing off a packet that did not arrive at the worker of its session.
+/// Cause of handing off a packet: the reason why it did not arrive at the worker that has its session.
 fn cause<F: Family>(nat: &Nat<F>, meta: &Meta, key: &F::Key, outside: bool) -> HandOffCause {
     let tuple = F::tuple(key);
     if meta.layers.flags.has(Flags::ICMP_ERROR) {

@@ -67,7 +67,8 @@ pub(super) fn step<F: Family, const SITES: bool, const SPREAD: bool>(
         },
         false => None,
     };
-    // These checks precede all changes of the packet, because a packet that fails a check is answered or parked as it was received.
+    // These checks are made before the packet is changed, because a packet that fails a check is answered or parked as
+    // it was received.
     let next = if SITES { hop.without_terminal() } else { hop };
     let Some(adjacency) = adjacencies.of(next, exit) else {
         return send_otherwise::<F>(slot, (index, direction), hop, batch, lists, ctx);

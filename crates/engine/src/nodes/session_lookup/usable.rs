@@ -28,8 +28,8 @@ pub(super) struct Found<'s, F: Family> {
     pub(super) own: bool,
 }
 
-/// The session of a packet, if the packet may use the session without a new decision and no other node must process the
-/// packet first. All other packets are put on the list of another node, or dropped.
+/// The session of a packet. The result is `Some` only if the packet may use the session without a new decision and no
+/// other node must process the packet first. Otherwise the packet is put on the list of another node, or dropped.
 #[inline(always)]
 pub(super) fn usable_session<'s, F: Family, const SPREAD: bool>(
     shard: &'s mut Shard<'_>,
@@ -127,7 +127,7 @@ fn may_reopen<F: Family>(session: &F::Session, direction: Direction) -> bool {
 }
 
 /// Whether packets of a session wait for inspection or identification in this burst. The result may be a false positive
-/// for a session of another shard with the same index.
+/// if such packets belong to a session that has the same index in another shard.
 fn needs_session_pass<F: Family>(lists: &mut Lists, index: RecordIndex) -> bool {
     let is_of = |(_, of, _): &(BufferIndex, RecordIndex, Direction)| *of == index;
     lists.inspect.of::<F>().iter().any(is_of) || lists.identify.of::<F>().iter().any(is_of)

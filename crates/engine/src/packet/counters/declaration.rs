@@ -1,4 +1,5 @@
-//! The declaration of counters: name, unit, help text, kind and label of each, from which lists and documents derive.
+//! The declaration of counters. Each counter is declared with its name, unit, help text, kind and label. Lists and
+//! documents are derived from the declarations.
 
 use sluice_wire::named;
 
@@ -89,7 +90,7 @@ impl LabelValues for Reason {
     }
 }
 
-/// Label that divides a counter into one value for each reason, cause or stage.
+/// Label that divides a counter into several values, for example one for each reason, cause or stage.
 #[derive(Clone, Copy, Debug)]
 pub struct Label {
     /// Name of the label.
@@ -129,8 +130,8 @@ pub struct NamedCounter<C> {
 }
 
 impl<C> NamedCounter<C> {
-    /// Sum over several sources of the value with this number. The sum wraps, because a worker's counter may become
-    /// negative if the worker completes an operation that another worker has started.
+    /// Sum of the values with this number over several sources. The sum wraps, because the counter of a single worker
+    /// may become negative: a worker may complete an operation that another worker has started.
     pub fn value<'c>(&self, sources: impl Iterator<Item = &'c C>, number: usize) -> u64
     where
         C: 'c,
@@ -153,7 +154,7 @@ impl<C> NamedCounter<C> {
         })
     }
 
-    /// Row of the tables of counters in documents: name, kind, unit with the label, and help text.
+    /// Row for the counter in the tables of documents. The columns are name, kind, unit and label, and help text.
     pub fn document_row(&self) -> String {
         let unit = self.unit.name();
         let unit = self

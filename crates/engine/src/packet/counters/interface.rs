@@ -4,8 +4,8 @@ use super::declaration::{CounterKind, Label, LabelValues, NamedCounter, Unit, co
 use super::{Counter, Reason};
 
 counters! {
-    /// Counters of one worker for one interface. Over all interfaces, `received + originated + unparked = sent + dropped +
-    /// to-host + parked`.
+    /// Counters of one worker for one interface. For the sums over all interfaces, `received + originated + unparked =
+    /// sent + dropped + to-host + parked`.
     InterfaceCounters of InterfaceCounters labels ["interface", "worker"] names InterfaceNames {}
 
     Total Packets received = "received", "frames received from the device";

@@ -12,15 +12,15 @@ counters! {
     WorkerCounters of WorkerCounters labels ["worker"] names WorkerNames {
         /// Counters for each interface, in the order of the configuration.
         pub interfaces: Box<[InterfaceCounters]>,
-        /// Packets by shard. All packets of a batch are counted for the shard of the first packet. The value of a
-        /// single shard is therefore an estimate, but the sum over all shards is exact.
+        /// Number of packets for each shard. All packets of a batch are counted for the shard of the first packet. The
+        /// value of a single shard is therefore an estimate, but the sum over all shards is exact.
         pub shards: Box<[Counter]>,
         /// Frames that this worker received and another worker parses, minus frames that this worker parsed and another
         /// worker received. No interface has counted these frames yet.
         pub unparsed: Counter,
         /// Sessions that arrived with shards from other workers, minus sessions that left with shards to other workers.
         pub sessions_moved: Counter,
-        /// Last generation for which this worker has completed pool migration.
+        /// The newest generation for which this worker has completed pool migration.
         pub migrated_generation: Counter,
         /// Counters of inspection.
         pub inspection: InspectionCounters,

@@ -6,7 +6,7 @@ use crate::packet::batch::{BufferIndices, put};
 use crate::packet::io::{BURST_BUFFERS, BufferIndex};
 use crate::packet::lists::SlotList;
 
-/// Packets that need only a route lookup, as separate arrays for the batched lookup.
+/// Packets that need only a route lookup. Their fields are stored in separate arrays, as the batched lookup needs them.
 #[derive(Clone, Debug)]
 pub struct FastForwardList {
     count: usize,

@@ -4,7 +4,8 @@ use crate::placement::{Core, Costs, Part, Topology};
 
 use super::WorkerLoad;
 
-/// Factor of the cycles for receiving and transmitting on a core whose memory node is not that of the device.
+/// Factor by which the cycles for receiving and transmitting increase if core and device belong to different memory
+/// nodes.
 const REMOTE: f64 = 1.3;
 
 /// Adds up the cycles of workers along the path of packets.
@@ -14,7 +15,7 @@ pub(super) struct PathCost<'a> {
     pub(super) loads: Vec<WorkerLoad>,
 }
 
-/// Packets at a worker: core of the worker, and fraction of all packets.
+/// The packets that a worker processes: core of the worker, and fraction of all packets.
 pub(super) type At = (Core, f64);
 
 impl PathCost<'_> {
@@ -52,8 +53,8 @@ impl PathCost<'_> {
         }
     }
 
-    /// Adds the cycles for handing all packets to the workers of the next part. The packets of each present worker are
-    /// divided among the next workers in proportion to the fractions of the next workers.
+    /// Adds the cycles for handing all packets to the workers of the next part. Each worker in `from` divides its
+    /// packets among the workers in `to`, in proportion to their fractions.
     pub(super) fn spread(&mut self, from: &[At], to: &[At], part: Part) {
         for &(sender, given) in from {
             for &(rule_receiver, taken) in to {
@@ -62,8 +63,8 @@ impl PathCost<'_> {
         }
     }
 
-    /// Adds the cycles for buffers that return from transmitting to receiving workers. Each pair of workers counts in
-    /// proportion to the fractions of both workers.
+    /// Adds the cycles for buffers that return from transmitting to receiving workers. The weight of a pair of workers
+    /// is the product of their fractions.
     pub(super) fn back(&mut self, received: &[At], sent: &[At]) {
         for &(receiver, brought) in received {
             for &(sender, taken) in sent.iter().filter(|&&(sender, _)| sender != receiver) {
@@ -81,7 +82,7 @@ pub(super) fn evenly(cores: &[Core]) -> Vec<At> {
     cores.iter().map(|&core| (core, 1.0 / cores.len() as f64)).collect()
 }
 
-/// Moves the fractions of workers without a queue to workers with a queue.
+/// Distributes the fractions of the workers that have no queue over the workers that have one.
 pub(super) fn to_queues(at: &[At], queues: usize) -> Vec<At> {
     let mut queued: Vec<At> = at.iter().take(queues).map(|&(core, _)| (core, 0.0)).collect();
     for (place, &(_, share)) in at.iter().enumerate() {

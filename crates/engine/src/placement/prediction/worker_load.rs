@@ -38,7 +38,7 @@ pub struct WorkerLoad {
     pub given: f64,
     /// Cycles for taking packets over from other workers.
     pub taken: f64,
-    /// Cycles for buffers that other workers used last.
+    /// Cycles for receiving into buffers that other workers used last.
     pub returned: f64,
     /// Factor that accounts for a busy sibling hyperthread.
     pub slowdown: f64,

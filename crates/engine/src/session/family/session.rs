@@ -106,7 +106,7 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     fn set_inspect(&mut self, inspect: InspectState) {
         self.verdict_mut().inspect = inspect.bits();
     }
-    /// Requests the remarking of forward packets, if packets are not diverted for another reason.
+    /// Requests that packets are diverted in order to remark them, if they are not already diverted for another reason.
     fn remark(&mut self) {
         if matches!(self.inspect(), InspectState::Nothing | InspectState::Pending) {
             self.set_inspect(InspectState::Remarked);
@@ -135,7 +135,8 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
             inspect: 0,
             bound: BoundInterfaces::new(
                 parts.protocol,
-                // Reverse packets arrive on the egress interface of forward packets. A hairpinned flow's reverse direction is not bound.
+                // Reverse packets arrive on the egress interface of forward packets. The reverse direction of a
+                // hairpinned flow is not bound to an interface.
                 [parts.interface, parts.hops[0].interface() as u16],
                 [Direction::Forward, Direction::Reverse]
                     .map(|direction| parts.inbound_refresh | parts.nat.outbound(direction)),

@@ -14,7 +14,8 @@ const LOW: usize = 4;
 /// Nanoseconds for which all rings must stay below the low mark before a shard is returned.
 const LOW_LOAD_TIME: u64 = 1_000_000;
 
-/// Nanoseconds without borrowing after a shard was returned because the I/O worker was overloaded.
+/// After a shard was returned because the I/O worker was overloaded, the I/O worker borrows no shard for this time in
+/// nanoseconds.
 const BORROW_HOLDDOWN: u64 = 10_000_000;
 
 /// Nanoseconds until the next request, after a request was refused or no suitable shard was found.
@@ -23,8 +24,8 @@ const PATIENCE: u64 = 100_000;
 /// Half-life of the shards' packet counts, in nanoseconds.
 const MEMORY: u64 = 1_000_000;
 
-/// Divisor of a worker's packet count. A shard is borrowed only if it has at most the resulting number of packets, so
-/// that elephant flows are not moved.
+/// A shard is preferred for borrowing if its packet count is at most the worker's packet count divided by this
+/// constant, so that elephant flows are not moved.
 const PART: u64 = 4;
 
 /// A decision of the controller.
@@ -136,9 +137,9 @@ impl Controller {
         None
     }
 
-    /// Selects the shard to borrow from a worker: the busiest shard with only a small part of the worker's packets,
-    /// otherwise the least busy shard. Borrowing an elephant flow would only move the overload to another worker.
-    /// `None` if the worker has no second active shard.
+    /// Selects the shard that is borrowed from a worker: among the shards that have only a small part of the worker's
+    /// packets, the busiest one; if there is no such shard, the least busy shard of the worker. Borrowing an elephant
+    /// flow would only move the overload to another worker. `None` if the worker has no second active shard.
     fn take(
         &mut self,
         from: WorkerIndex,

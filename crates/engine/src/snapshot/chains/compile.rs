@@ -154,7 +154,7 @@ fn runs(steps: &[ClassText]) -> impl Iterator<Item = (usize, &[ClassText])> {
         })
 }
 
-/// The reachable chains in topological order. A chain follows the chains to which it jumps.
+/// The reachable chains in topological order: a chain is listed after all chains to which it jumps.
 struct Order<'w> {
     named: HashMap<&'w str, &'w ChainText>,
     in_progress: Vec<&'w str>,
@@ -204,7 +204,7 @@ struct Compile<'w> {
     begins: HashMap<&'w str, StepIndex>,
     /// Tallies of `count` steps, by name.
     counts: HashMap<&'w str, TallyIndex>,
-    /// Number of times that a text has occurred in its chain, to distinguish equal texts.
+    /// How often a text has occurred in its chain so far. The number distinguishes steps with equal texts.
     texts: HashMap<(&'w str, &'w str), usize>,
     /// Tallies by chain and position of the step in the chain.
     tallied: HashMap<(&'w str, usize), TallyIndex>,

@@ -8,19 +8,19 @@ use crate::packet::io::BURST_SIZE;
 /// NIC's queue.
 const PATIENCE: u32 = 8;
 
-/// Number of full bursts after which a budget that was never sufficient is reduced again.
+/// As long as no budget was sufficient, the budget is reduced again after this number of full bursts.
 const QUICK_REDUCTION_BURSTS: u32 = 4;
 
-/// Number of full bursts after which a budget that was sufficient before is reduced again. A NIC's queue can hold this
-/// number of bursts, and some time passes until the queue is empty.
+/// Once a budget was sufficient, the budget is reduced again only after this number of full bursts. A NIC's queue can
+/// hold this number of bursts, and some time passes until the queue is empty.
 const REDUCTION_BURSTS: u32 = 16;
 
 /// Minimum budget in packets, so that some packets of every router pass.
 const MIN_BUDGET: usize = 8;
 
-/// Budget of a queue: the number of packets of a burst that pass while the worker is overloaded. Dropping the remaining
-/// packets takes few cycles, so bursts are no longer full when the budget is small enough. After bursts that are not
-/// full, the budget grows again, packet by packet.
+/// Budget of a queue: the number of packets of a burst that pass while the worker is overloaded. The remaining packets
+/// are dropped, which takes few cycles. When the budget is small enough, the worker keeps up, and bursts are no longer
+/// full. After bursts that are not full, the budget grows again, packet by packet.
 #[derive(Clone, Copy, Debug)]
 pub struct BurstLimit {
     /// State of the distribution of the budget.

@@ -25,11 +25,11 @@ struct Deficit {
 /// State of the distribution of one queue's budget.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Distribution {
-    /// Number of units (fixed point) distributed so far for a weight of 1. A claimant that returns gets its share of
-    /// the units that were distributed during its absence.
+    /// Number of units (fixed point) that a claimant of weight 1 was entitled to so far. A claimant that was absent for
+    /// some time also gets its share of the units that were distributed in this time.
     clock: u64,
-    /// Units that were available but not taken, because no claimant was entitled to a whole unit. A negative value
-    /// counts units that claimants took by credit although no units were available.
+    /// Units that remained available, because no claimant was entitled to a whole unit. A negative value counts units
+    /// that claimants took from their credit although no units were available.
     remaining: i64,
 }
 
@@ -37,8 +37,8 @@ pub struct Distribution {
 #[derive(Debug)]
 pub struct Deficits(Box<[Deficit]>);
 
-/// Maximum number of iterations of the search for claimants with unmet demand. The budget that remains then is
-/// distributed with the next burst.
+/// Maximum number of iterations of the search for claimants with unmet demand. A budget that remains after these
+/// iterations is distributed with the next burst.
 const STEPS: usize = 8;
 
 impl Deficits {
@@ -128,7 +128,8 @@ mod tests {
 
     const MAX_DEFICIT: u64 = 128;
 
-    /// Distributes a budget, and takes the maximum number of units: first single units and then the rest in one call.
+    /// Distributes a budget, and takes as many units as possible for each claimant: first some units one by one, and
+    /// then the rest in one call.
     fn taken(deficits: &mut Deficits, claims: &[Demand], budget: u64, distribution: &mut Distribution) -> Vec<u64> {
         deficits.distribute(claims, budget, distribution, MAX_DEFICIT);
         all_taken(deficits, claims, distribution)
@@ -169,7 +170,8 @@ mod tests {
         let wanted: u64 = all.iter().map(|one| one.1).sum();
         let total_distributed: u64 = sums.iter().sum();
         prop_assert!(total_distributed.abs_diff(wanted.min(budget) * ROUNDS) <= 2 * all.len() as u64 + ROUNDS / 100);
-        // A claimant with unmet demand has received, including its credit, at least as many units per weight as every other claimant.
+        // Counted per weight and including credit, a claimant whose demand is not met has got at least as many units as
+        // every other claimant.
         for (((sum, deficit), (weight, wants)), cut) in sums.iter().zip(&deficits.0).zip(all).zip(&cut) {
             for (other, (others, _)) in sums.iter().zip(all) {
                 let is_satisfied = *sum + 2 >= wants * ROUNDS || *cut;
@@ -203,8 +205,8 @@ mod tests {
             let taken = taken(&mut deficits, &claims, 37, &mut distribution);
             sums.iter_mut().zip(taken).for_each(|(sum, taken)| *sum += taken);
         }
-        // The whole budget is taken. A unit of the first claimant counts as much as 151 units of the second claimant,
-        // which keeps the difference as credit.
+        // The whole budget is taken. A unit of the first claimant counts as much as 151 units of the second claimant.
+        // The second claimant keeps the difference as credit.
         assert_eq!([125, 18_375], sums);
     }
 

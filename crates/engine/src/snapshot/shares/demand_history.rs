@@ -1,5 +1,6 @@
-//! Recent demands of interfaces for a link. Consecutive bursts may each contain packets of a single interface. The
-//! recent demands keep that interface from getting the shares of the other interfaces.
+//! Recent demands of interfaces for a link. Each of several consecutive bursts may contain packets of only one
+//! interface. The demands of the bursts before are remembered, so that this interface doesn't get the shares of the
+//! other interfaces.
 
 use super::deficit::Demand;
 
@@ -19,8 +20,8 @@ pub struct DemandHistory {
 }
 
 impl DemandHistory {
-    /// Records the demands of a burst. Calls `absent` for each recent demand of an interface without a demand in this
-    /// burst.
+    /// Records the demands of a burst. For each interface that has a recent demand but none in this burst, calls
+    /// `absent` with the recent demand.
     pub fn observe(&mut self, claims: &[Demand], mut absent: impl FnMut(Demand)) {
         self.burst = self.burst.wrapping_add(1);
         let is_here = |number: u16| claims.iter().any(|claim| claim.number == number);

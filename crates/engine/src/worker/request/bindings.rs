@@ -51,7 +51,7 @@ pub struct SubscriberInfo {
     pub pool: PoolIndex,
     /// Number of sessions of the subscriber.
     pub sessions: u32,
-    /// Number of outside ports in use, by class.
+    /// Number of outside ports in use, for each class.
     pub ports: [u32; 3],
     /// Number of port blocks of the subscriber.
     pub blocks: u16,
@@ -70,7 +70,7 @@ pub struct BlockInfo {
     pub first: u16,
     /// Last port of the block.
     pub last: u16,
-    /// Number of ports in use, by class.
+    /// Number of ports in use, for each class.
     pub used: [u16; 3],
     /// Pool of the block.
     pub pool: PoolIndex,
@@ -93,7 +93,7 @@ pub enum BindingList {
 /// Allocations of a worker's shards.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BindingUsage {
-    /// Number of allocated ports, by pool and class.
+    /// Number of allocated ports, for each pool and class.
     pub ports: Vec<[u64; 3]>,
     /// Number of mappings, including filtering entries, and maximum number of mappings.
     pub mappings: [u64; 2],
@@ -198,7 +198,7 @@ pub(super) fn step(
 
 /// Result of visiting a record.
 enum Scan {
-    /// There is no memory left for this record.
+    /// The list has no space for the record with this number.
     Full(u32),
     /// The record with this number follows.
     Some(u32),

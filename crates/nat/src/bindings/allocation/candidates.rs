@@ -9,8 +9,8 @@ use crate::{Address, Tuple};
 
 /// Maximum number of candidate ports that an allocation tries if the pool has no bitmap of free ports.
 pub const TRIES: u32 = WORDS + 64;
-/// Number of 64-port words that contribute one candidate port each. RSS delivers the replies to these candidates to
-/// this shard.
+/// Number of 64-port words that contribute one candidate port each. If a word has ports whose replies RSS delivers to
+/// this shard, its candidate is one of them.
 const WORDS: u32 = 64;
 /// Number of leading 64-port words in which a candidate port must also have the preferred parity.
 const PARITY: u32 = 32;
@@ -20,7 +20,7 @@ const PARITY: u32 = 32;
 pub(super) struct PreferredPorts {
     /// Ports of the 64-port word that belong to the pool.
     owned: u64,
-    /// Ports for which RSS delivers replies to this shard.
+    /// Ports of the word whose replies RSS delivers to this shard.
     rss_ports: u64,
     parity: u64,
 }

@@ -7,8 +7,8 @@ use crate::ports::PortClass;
 use crate::{Address, PoolIndex, Tuple};
 
 impl<A: Address> Bindings<'_, A> {
-    /// The outside address of an inside host for protocols that are translated by address alone. All shards compute the
-    /// same address, because it depends only on the inside address and the pool.
+    /// The outside address to which an inside host is translated in protocols that are translated by address alone. All
+    /// shards compute the same address, because it depends only on the inside address and the pool.
     pub fn address_of<T: Tuple<Address = A>>(&self, key: &T, pool: PoolIndex) -> Option<A> {
         let valid = self.pool(pool)?;
         let computed = valid.plan().and_then(|plan| plan.outside(key.source()));

@@ -92,7 +92,7 @@ impl Adjacency {
     #[inline(always)]
     pub fn relabel(&mut self, packet: &mut Packet<'_>, tags: u8) -> bool {
         let kept = self.priority_of(packet, tags);
-        // The sent frame keeps the EtherType of the received frame at its position.
+        // The EtherType of the received frame stays at its position in the buffer.
         let fits = match self.tags.cmp(&tags) {
             Ordering::Equal => true,
             Ordering::Greater => packet.grow_front(4 * usize::from(self.tags - tags)),
@@ -131,9 +131,10 @@ impl Adjacency {
 }
 
 impl Adjacency {
-    /// Writes the MAC addresses and tags of a frame in a site's session. The frame arrived with this number of tags. It
-    /// is sent to its terminal, or, if `upstream` is set, from the site's virtual MAC. The frame is counted as sent
-    /// unless it must still be fragmented. If the headroom is too small for the tags, returns `false` without an effect.
+    /// Writes the MAC addresses and tags of a frame in a site's session. The frame arrived with this number of tags.
+    /// The frame is sent to the MAC of its terminal, or, if `upstream` is set, to the next hop with the site's virtual
+    /// MAC as its source. The frame is counted as sent unless it must still be fragmented. If the headroom is too small
+    /// for the tags, returns `false` without an effect.
     #[inline(always)]
     pub fn relabel_as(&mut self, packet: &mut Packet<'_>, tags: u8, view: &View, upstream: bool, cut: bool) -> bool {
         // The header is built in registers, in little-endian words: if the header were in memory, store forwarding would delay its loads.
@@ -173,7 +174,7 @@ impl Adjacency {
         true
     }
 
-    /// Exit by which a frame with a finished link header leaves.
+    /// How a frame whose link header is finished leaves.
     #[inline(always)]
     pub fn out(&self) -> OutputResult {
         match self.sender {
