@@ -407,7 +407,7 @@ fn capture_of_a_vlan_has_the_frames_as_they_are_on_the_trunk() {
 /// Whether the first header after the MAC addresses is a tag of VLAN 0.
 fn is_priority_tagged(frame: &[u8]) -> bool {
     match frame.get(12..16) {
-        Some(&[0x81, 0x00, control, vlan]) | Some(&[0x88, 0xa8, control, vlan]) => control & 0x0f == 0 && vlan == 0,
+        Some([0x81, 0x00, control, vlan] | [0x88, 0xa8, control, vlan]) => control & 0x0f == 0 && *vlan == 0,
         _ => false,
     }
 }
