@@ -471,7 +471,7 @@ impl Control {
         }
     }
 
-    /// After many changes of rules, start a task that compiles a new filter, or install the filter of an ended task.
+    /// If many rules have changed, start a task that compiles a new filter; install the filter of a task that has ended.
     async fn fold_rules(&self, folding: Option<Folding>) -> Option<Folding> {
         let Some(folding) = folding else {
             let fold = self

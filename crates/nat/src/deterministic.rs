@@ -33,8 +33,8 @@ pub struct Deterministic<A> {
     pub compression: u16,
     /// Number of port shares that each outside address reserves for blocks on demand (variable D).
     pub dynamic: u16,
-    /// Maximum number of ports that an inside address can have in each class, including ports of blocks on demand
-    /// (variable M). `None` means that the number is limited only by the size of the blocks.
+    /// M: maximum number of ports of an inside address in each class, including ports in blocks that are allocated on
+    /// demand. `None` means that the number is limited only by the size of the blocks.
     pub max: Option<u32>,
     /// Algorithm that assigns inside addresses to outside addresses and port ranges (variable A).
     pub algorithm: Algorithm,

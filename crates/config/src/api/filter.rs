@@ -178,7 +178,7 @@ pub struct SessionFilter {
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// Application or its carrying protocol, by nDPI's name: Google, TLS, TLS.Google.
+    /// nDPI's name of the application, or of the protocol that carries it: Google, TLS, TLS.Google.
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub application: Option<String>,

@@ -1,4 +1,4 @@
-//! Converts exclusions from connection tracking to rules that create no sessions.
+//! Turns `notrack` statements into rules that create no sessions.
 
 use super::ConversionReport;
 use super::chains::Flat;

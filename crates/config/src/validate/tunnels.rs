@@ -129,7 +129,7 @@ impl Check<'_> {
         InterfaceIndex::try_from(number).ok()
     }
 
-    /// Interface in a tunnel's underlay router that has an address.
+    /// Interface that has an address and belongs to the tunnel's underlay router.
     pub(super) fn holder(&self, tunnel: &schema::Tunnel, address: IpAddr) -> Option<&str> {
         let router = tunnel.underlay.as_deref().unwrap_or(DEFAULT);
         let has = |interface: &schema::Interface| {

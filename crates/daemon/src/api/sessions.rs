@@ -164,7 +164,7 @@ impl Serve for operation::ClearSessions {
 
 /// End all sessions that match the filter.
 pub(super) async fn clear_all(control: &Control, filter: Filter) -> Result<Cleared, Refusal> {
-    // A shard must not move from a worker that has not handled the request to a worker that has already handled it.
+    // If one worker has handled the request and another has not, no shard may move from the second to the first.
     let _pause = control.pause_shard_moves().await;
     let count = clear_sessions(control, filter).await?;
     tracing::info!("{count} sessions removed on request");

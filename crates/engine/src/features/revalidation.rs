@@ -98,7 +98,7 @@ pub(crate) fn adjacencies<F: Family>(session: &F::Session) -> [(AdjacencyIndex, 
     ]
 }
 
-/// The context for route lookups of a session's packets from an address.
+/// The context in which routes are looked up for those packets of a session that come from an address.
 #[inline(always)]
 pub(crate) fn lookup<'p, F: Family>(session: &F::Session, snapshot: &'p Snapshot, from: F::Address) -> Lookup<'p> {
     snapshot.lookup::<F>(snapshot.router_of(session.interface()), from)

@@ -86,7 +86,7 @@ pub struct PrefixTable<A> {
     /// Routes by router number; `None` for routers that never had a route.
     routes: Vec<Option<Box<Routes<A>>>>,
     account: BlockAllocator,
-    /// Blocks that were unpublished since the start of the last epoch.
+    /// Blocks that were removed from the published table after the last epoch began.
     unpublished: Vec<(Position, u32)>,
     /// Retired blocks, each with the epoch after which it may be freed.
     retired: VecDeque<(u64, Position, u32)>,

@@ -152,7 +152,7 @@ pub(super) mod sealed {
         type Entry: Copy + Default + AsRef<[u64]> + AsMut<[u64]>;
         /// A line of the table: header, link and entries.
         type Line: AsRef<[AtomicU64]> + 'static;
-        /// Hash input: address and context as in an entry, prefix length and port.
+        /// Hash input: the address and the context, encoded as in an entry, then the prefix length and the port.
         type Block: Copy + Default;
         /// Bit set of candidates, without the candidates of prefix length 0.
         type Candidates: Copy + Default + AsRef<[u64]> + AsMut<[u64]> + Debug;

@@ -24,7 +24,7 @@ pub(super) struct Found<'s, F: Family> {
     pub(super) session: &'s mut F::Session,
     pub(super) index: RecordIndex,
     pub(super) direction: Direction,
-    /// Whether the packet is the answer of the gateway's host.
+    /// Whether the packet is a reply from the host stack of the gateway.
     pub(super) own: bool,
 }
 
