@@ -138,8 +138,7 @@ pub(super) fn route_flow<F: Family>(
     let (target, mapped, inside) = (to.target, to.mapped, to.inside);
     let is_own = || sites::is_own::<F>(ctx.snapshot, context, tuple.destination());
     let public = target.is_some() || to.pooled || !to.exempt && is_own();
-    // If a rule translates the destination to another host outside, the packet is sent to that host without
-    // hairpinning.
+    // A packet whose destination a rule translates to another host outside is sent there without hairpinning.
     let leads_out = |target: &Target<F::Address>| {
         let interface = egress(ctx.forwarding.find::<F>(lookup, target.address, flow));
         let interface = interface.and_then(|number| ctx.snapshot.interface(number));
@@ -186,8 +185,7 @@ pub(super) fn route_flow<F: Family>(
         target,
         mapped,
         there,
-        // No source rule is needed if a mapping determines the target, because the target is then an inside host. None
-        // is needed for a hairpinned packet either, because its source is already translated.
+        // The target of a mapping is an inside host. The source of a hairpinned packet is already translated.
         settled: there == ForwardingDecision::Local
             || to.exempt
             || mapped.is_some()
