@@ -1,4 +1,4 @@
-//! Reads and changes, by ioctl, settings of kernel interfaces for which DPDK's drivers have no function.
+//! Reads and changes settings of kernel interfaces by ioctl. The drivers of DPDK have no functions for these settings.
 
 use std::io::Error;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

@@ -12,7 +12,7 @@ use sluice_config::schema::Verdict;
 use sluice_config::value::GATEWAY;
 use sluice_config::{Config, check_rules};
 use sluice_engine::control::plane::ControlPlane;
-use sluice_filter::{Counter, DecidedBy, FilterResult, Filters, NONE, RulePosition};
+use sluice_filter::{Address, Counter, DecidedBy, Filter, FilterResult, Filters, MacTable, NONE, RulePosition};
 
 use super::sessions::router;
 use super::{Refusal, Serve};
@@ -127,49 +127,47 @@ fn rule(control: &Control, rules: &Rules, index: usize) -> Option<FilterRule> {
 fn explain(
     filters: &Filters,
     packet: &Packet,
-    interfaces: (u16, u32),
-    router: u16,
+    place: ((u16, u32), u16),
     to_gateway: bool,
     request: &FilterRequest,
 ) -> Result<(Vec<RulePosition>, FilterResult), Refusal> {
-    let passed = || (Vec::new(), FilterResult::PASS);
+    let own = filters.gateway.as_ref();
     match (packet.source.0, packet.destination.0) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
-            let header = header(
-                packet,
-                [source, destination].map(|end| end.to_bits()),
-                interfaces,
-                router,
-            );
-            let header = with_request(header, request, &filters.stations);
-            Ok(match to_gateway {
-                true => filters
-                    .gateway
-                    .as_ref()
-                    .map_or_else(passed, |own| own.v4.explain(&header)),
-                false => filters.v4.explain(&header),
-            })
+            let filter = if to_gateway {
+                own.map(|own| &own.v4)
+            } else {
+                Some(&filters.v4)
+            };
+            let ends = [source.to_bits(), destination.to_bits()];
+            Ok(explain_by(filter, ends, packet, place, request, &filters.stations))
         }
         (IpAddr::V6(source), IpAddr::V6(destination)) => {
-            let header = header(
-                packet,
-                [source, destination].map(|end| end.to_bits()),
-                interfaces,
-                router,
-            );
-            let header = with_request(header, request, &filters.stations);
-            Ok(match to_gateway {
-                true => filters
-                    .gateway
-                    .as_ref()
-                    .map_or_else(passed, |own| own.v6.explain(&header)),
-                false => filters.v6.explain(&header),
-            })
+            let filter = if to_gateway {
+                own.map(|own| &own.v6)
+            } else {
+                Some(&filters.v6)
+            };
+            let ends = [source.to_bits(), destination.to_bits()];
+            Ok(explain_by(filter, ends, packet, place, request, &filters.stations))
         }
         _ => Err(Refusal::Wrong(
             "source and destination belong to different address families".into(),
         )),
     }
+}
+
+/// The result of one filter for a packet with these addresses. Without a filter, the packet passes.
+fn explain_by<A: Address>(
+    filter: Option<&Filter<A>>,
+    ends: [A; 2],
+    packet: &Packet,
+    (interfaces, router): ((u16, u32), u16),
+    request: &FilterRequest,
+    stations: &MacTable,
+) -> (Vec<RulePosition>, FilterResult) {
+    let header = with_request(header(packet, ends, interfaces, router), request, stations);
+    filter.map_or((Vec::new(), FilterResult::PASS), |filter| filter.explain(&header))
 }
 
 fn decision(
@@ -213,7 +211,7 @@ fn decision(
         ));
     }
     let (before, FilterResult { verdict, by }) =
-        explain(rules.filters(), &packet, interfaces, router, to_gateway, request)?;
+        explain(rules.filters(), &packet, (interfaces, router), to_gateway, request)?;
     let rule = |place: RulePosition| rule(control, rules, rules.index_of(place)?);
     let name = |out: Option<Out>| match out? {
         Out::Interface(index) => Some(config.interfaces.get(usize::from(index))?.name.clone()),
