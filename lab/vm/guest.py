@@ -21,6 +21,12 @@ COMMAND = 120
 # A kernel can hang while it boots under emulation. In this case, another guest is started before the test runs.
 BOOTS = 3
 HANGS = ("soft lockup", "rcu_preempt kthread starved")
+# Seconds in which the kernel of a guest prints where it is, when it no longer answers.
+TRACE = 20
+
+
+class Hung(AssertionError):
+    """A guest that no longer answers."""
 
 
 def _option(words):
@@ -98,8 +104,9 @@ class Guest:
     `extra` to QEMU's command line before the cards.
     """
 
-    # The running guests.
+    # The running guests, and a description of each guest that has hung in this run.
     alive = []
+    hangs = []
 
     def __init__(self, name, folder, image, cards=(), *, iommu=False, machine="q35", ports=(), memory=768, cpus=2, cpu="Nehalem", append="",
                  extra=()):
@@ -110,7 +117,7 @@ class Guest:
         os.makedirs(self.folder)
         self.processes = []
         self.lock = threading.RLock()
-        self.number, self.received = 0, b""
+        self.number, self.received, self.hung = 0, b"", False
         self.shell = self.monitor = None
         self.events = []
         for card in cards:
@@ -118,7 +125,7 @@ class Guest:
             subprocess.run(["ip", "tuntap", "add", card.wire, "mode", "tap", *queues], check=True)
             subprocess.run(["ip", "link", "set", card.wire, "up"], check=True)
         kernel, initramfs = image
-        words = ["console=ttyS0", "quiet", "panic=-1", *(["intel_iommu=on", "iommu=pt"] if iommu else []), append]
+        words = ["console=ttyS0", "quiet", "panic=-1", "unknown_nmi_panic", "panic_print=0x40", *(["intel_iommu=on", "iommu=pt"] if iommu else []), append]
         command = [
             "qemu-system-x86_64", "-name", name, "-nodefaults", "-display", "none", "-no-reboot",
             # KVM is not used: if KVM starts and fails later, QEMU does not fall back to emulation.
@@ -154,7 +161,24 @@ class Guest:
             return file.read()
 
     def _gone(self, why):
-        return AssertionError(f"guest {self.name}: {why}\n{self.process.output}{self.console[-3000:]}")
+        return AssertionError(self._about(why))
+
+    def _about(self, why):
+        return f"guest {self.name}: {why}\n{self.process.output}{self.console[-6000:]}"
+
+    def _hang(self, command, timeout):
+        """The guest is lost. Returns the error, with what its processors execute."""
+        self.hung = True
+        Guest.hangs.append(f"guest {self.name} during {command}")
+        try:
+            registers = self.qmp("human-monitor-command", **{"command-line": "info registers -a"})
+            # The kernel answers an interrupt of unknown origin by printing its stack, and ends.
+            self.qmp("inject-nmi")
+            waiting.until(lambda: not self.process.running, "the kernel to end", TRACE)
+        except (AssertionError, OSError, waiting.Timeout) as error:
+            registers = f"it does not end after an NMI either: {error}"
+        places = "\n".join(line for line in registers.splitlines() if "RIP" in line or "CPU#" in line)
+        return Hung(self._about(f"{command} does not end within {timeout:g} s\n{places or registers}"))
 
     def _connect(self, name):
         made = socket.socket(socket.AF_UNIX)
@@ -204,6 +228,8 @@ class Guest:
     def call(self, command, timeout=COMMAND):
         """Run a command of the guest's shell to its end, and return its output and its exit status."""
         with self.lock:
+            if self.hung:
+                raise Hung(f"guest {self.name} does not answer any more")
             self.number += 1
             # The command runs in a subshell, so that a syntax error does not end the shell that reads commands.
             line = f"(eval {shlex.quote(command)}) </dev/null; printf '\\n@@%s@@ %s\\n' {self.number} $?\n"
@@ -215,7 +241,7 @@ class Guest:
                 try:
                     data = self.shell.recv(1 << 16)
                 except TimeoutError:
-                    raise self._gone(f"{command} does not end within {timeout:g} s") from None
+                    raise self._hang(command, timeout) from None
                 if not data:
                     raise self._gone(f"it ended during {command}")
                 self.received += data
@@ -245,7 +271,9 @@ class Guest:
         """Send a command to QEMU, and return its answer."""
         with self.lock:
             if self.monitor is None:
-                self.monitor = self._connect("qmp").makefile("rw", encoding="utf-8")
+                connection = self._connect("qmp")
+                connection.settimeout(COMMAND)
+                self.monitor = connection.makefile("rw", encoding="utf-8")
                 self.monitor.readline()
                 self.qmp("qmp_capabilities")
             self.monitor.write(json.dumps({"execute": execute, "arguments": arguments}) + "\n")
@@ -336,7 +364,7 @@ class Guest:
         os.makedirs(folder, exist_ok=True)
         for path in (self.console_path, self.process.log):
             shutil.copy(path, os.path.join(folder, f"{self.name}-{os.path.basename(path)}"))
-        if self.shell is None:
+        if self.shell is None or self.hung:
             return
         logs = {f"program-{number}": process.output for number, process in enumerate(self.processes[-2:], len(self.processes[:-2]))}
         for name, text in {**logs, "dmesg": self.sh("dmesg | tail -n 200")}.items():
