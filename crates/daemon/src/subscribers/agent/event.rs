@@ -2,10 +2,10 @@
 
 use std::net::Ipv4Addr;
 
-use sluice_wire::named;
+use sluice_wire::{Mac, named};
 
-use super::PublicLease;
-use crate::subscribers::Site;
+use super::{Nanoseconds, PublicLease, SECOND};
+use crate::subscribers::{Site, virtual_mac};
 
 /// Why a site lost its lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +126,74 @@ events! {
         }
         Servers "servers" "The behaviour of the servers has changed."
             ["servers"] (Servers)
+    }
+}
+
+/// How the lease of a site changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseChange {
+    /// The site has the lease of another address than before, or of an address after having none.
+    Gained(PublicLease),
+    /// The lease of the current address was extended.
+    Extended(PublicLease),
+    /// The site has no lease of this address any more.
+    Ended(Ipv4Addr),
+}
+
+impl Event {
+    /// The change of a lease that this event reports.
+    pub fn lease_change(&self) -> Option<(Site, LeaseChange)> {
+        match *self {
+            Self::Bound(site, lease) | Self::Changed { site, lease, .. } => Some((site, LeaseChange::Gained(lease))),
+            Self::Renewed(site, lease) => Some((site, LeaseChange::Extended(lease))),
+            Self::Lost { site, address, .. } => Some((site, LeaseChange::Ended(address))),
+            Self::Fault { .. } | Self::Servers(_) => None,
+        }
+    }
+
+    /// Log the event, with the names and MAC addresses of the sites.
+    pub fn log(&self, now: Nanoseconds, name: impl Fn(Site) -> String, mac: impl Fn(Site) -> Mac) {
+        let leased = |lease: &PublicLease| match lease.expires {
+            u64::MAX => "for ever".to_owned(),
+            expires => format!("for {} s", expires.saturating_sub(now) / SECOND),
+        };
+        let gained = |site: Site, lease: &PublicLease| {
+            let (name, mac) = (name(site), virtual_mac::text(mac(site)));
+            let (address, server, leased) = (lease.address, lease.server, leased(lease));
+            format!("site {name} has the public address {address} with MAC {mac}, leased from {server} {leased}")
+        };
+        match self {
+            Self::Bound(site, lease) => tracing::info!("{}", gained(*site, lease)),
+            Self::Changed { site, was, lease } => {
+                tracing::info!("{}; the previous address was {was}", gained(*site, lease));
+            }
+            Self::Renewed(site, lease) => {
+                tracing::debug!("site {} keeps {} {}", name(*site), lease.address, leased(lease));
+            }
+            Self::Lost { site, address, reason } => tracing::info!(
+                "site {} no longer has the public address {address}: {}",
+                name(*site),
+                reason.word()
+            ),
+            Self::Fault {
+                fault,
+                site,
+                other,
+                address,
+            } => {
+                let site = site.map_or(String::new(), |site| format!(", to site {}", name(site)));
+                let other = other.map_or(String::new(), |site| format!(", which belongs to site {}", name(site)));
+                let address = address.map_or(String::new(), |address| format!(", about {address}"));
+                tracing::warn!("public DHCP: {}: {}{site}{address}{other}", fault.name(), fault.help());
+            }
+            Self::Servers(Servers::Answering) => tracing::info!("public DHCP: the servers answer"),
+            Self::Servers(Servers::Silent) => tracing::warn!(
+                "public DHCP: no server answers: sites send requests at a reduced rate until a server answers"
+            ),
+            Self::Servers(Servers::Refusing) => tracing::warn!(
+                "public DHCP: servers refuse all requests: sites send requests at a reduced rate until a request succeeds"
+            ),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{Agent, AgentOutput, AgentSettings, Destination, Event, SECOND};
+use super::{Agent, AgentOutput, AgentSettings, Destination, Event, LeaseChange, SECOND};
 use crate::subscribers::Site;
 use crate::subscribers::message::Reply;
 use sluice_nat::Secret;
@@ -27,10 +27,10 @@ pub fn hostile(bytes: &[u8]) {
         agent.poll(now, &mut output);
         let mut follow = |events: Vec<Event>| {
             for event in events {
-                match event {
-                    Event::Bound(_, lease) | Event::Changed { lease, .. } => assert!(held.insert(lease.address)),
-                    Event::Lost { address, .. } => assert!(held.remove(&address)),
-                    Event::Renewed(..) | Event::Fault { .. } | Event::Servers(_) => {}
+                match event.lease_change() {
+                    Some((_, LeaseChange::Gained(lease))) => assert!(held.insert(lease.address)),
+                    Some((_, LeaseChange::Ended(address))) => assert!(held.remove(&address)),
+                    Some((_, LeaseChange::Extended(_))) | None => {}
                 }
             }
         };

@@ -30,7 +30,7 @@ use super::{MAX_SITES, Site};
 use entry::Entry;
 pub use entry::{PublicLease, State};
 use event::LastReports;
-pub use event::{Counters, Event, Fault, LossReason, Servers};
+pub use event::{Counters, Event, Fault, LeaseChange, LossReason, Servers};
 use exchange::Exchanges;
 pub use hostile::hostile;
 use limit::{Health, full_bucket};

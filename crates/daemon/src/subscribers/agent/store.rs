@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use sluice_wire::Mac;
 
-use super::{Event, NEVER, Nanoseconds, PublicLease, SECOND};
+use super::{Event, LeaseChange, NEVER, Nanoseconds, PublicLease, SECOND};
 use crate::files;
 use crate::subscribers::MAX_SITES;
 use crate::subscribers::virtual_mac::text;
@@ -119,10 +119,10 @@ impl Store {
 
     /// Schedule a write if an event requires one.
     pub fn note(&mut self, event: &Event, now: Nanoseconds) {
-        let latest = match event {
-            Event::Bound(..) | Event::Changed { .. } | Event::Lost { .. } => now,
-            Event::Renewed(..) => now.saturating_add(PATIENCE),
-            Event::Fault { .. } | Event::Servers(_) => return,
+        let latest = match event.lease_change() {
+            Some((_, LeaseChange::Gained(_) | LeaseChange::Ended(_))) => now,
+            Some((_, LeaseChange::Extended(_))) => now.saturating_add(PATIENCE),
+            None => return,
         };
         let earliest = self.written.map_or(0, |(written, _)| written.saturating_add(PAUSE));
         self.due = self.due.min(latest.max(earliest));

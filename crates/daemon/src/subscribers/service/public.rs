@@ -13,7 +13,7 @@ use sluice_wire::ethernet::{self, BROADCAST, is_group};
 use super::{Count, Delivery, Environment, Frame, Note, Parameters, SECOND, Service};
 use crate::subscribers::Site;
 use crate::subscribers::agent::{
-    Agent, AgentOutput, AgentSettings, Destination, Event, Identifier, Nanoseconds, Transmit,
+    Agent, AgentOutput, AgentSettings, Destination, Identifier, LeaseChange, Nanoseconds, Transmit,
 };
 use crate::subscribers::frame::{Datagram, announcement, probe};
 use crate::subscribers::message::{CLIENT_PORT, Reply, SERVER_PORT};
@@ -213,12 +213,12 @@ impl Service {
         let frames = output.transmits.iter().filter_map(|transmit| client.frame(transmit));
         environment.out.frames.extend(frames);
         for event in output.events {
-            match event {
-                Event::Bound(site, lease) | Event::Renewed(site, lease) | Event::Changed { site, lease, .. } => {
+            match event.lease_change() {
+                Some((site, LeaseChange::Gained(lease) | LeaseChange::Extended(lease))) => {
                     self.set_public(site, Some(lease.address), environment);
                 }
-                Event::Lost { site, .. } => self.set_public(site, None, environment),
-                Event::Fault { .. } | Event::Servers(_) => {}
+                Some((site, LeaseChange::Ended(_))) => self.set_public(site, None, environment),
+                None => {}
             }
             environment.out.events.push((place, event));
         }

@@ -14,11 +14,10 @@ use sluice_engine::packet::punt::ROUTED;
 
 use super::{Machine, Shared, SubscriberQueues, lock, wake_up};
 use crate::subscribers::Site;
+use crate::subscribers::agent::PublicLease;
 use crate::subscribers::agent::store::{Present, Store};
-use crate::subscribers::agent::{Event, PublicLease, Servers};
 use crate::subscribers::leases::{self, Change, Format, Watcher};
 use crate::subscribers::service::{Count, Delivery, Environment, Frame, SavedState, Service, ServiceOutput};
-use crate::subscribers::virtual_mac::text;
 
 /// Maximum sleep of the thread. Workers don't wake the thread, because the system call would delay their packets.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
@@ -266,7 +265,11 @@ impl Task {
             tracing::warn!("{}", note.text(|site| self.name(site)));
         }
         for (client, event) in &out.events {
-            self.log_event(event, present);
+            event.log(
+                present.now,
+                |site| self.name(site),
+                |site| self.shared.parameters().mac(site),
+            );
             if let Some(Some(store)) = self.stores.get_mut(*client) {
                 store.note(event, present.now);
             }
@@ -373,66 +376,5 @@ impl Task {
 
     fn name(&self, site: Site) -> String {
         self.shared.parameters().subscribers.name(site.0)
-    }
-
-    /// Log the public address of a site.
-    fn log_event(&self, event: &Event, present: Present) {
-        let until = |lease: &PublicLease| match lease.expires {
-            u64::MAX => "for ever".to_owned(),
-            expires => format!("for {} s", expires.saturating_sub(present.now) / 1_000_000_000),
-        };
-        let mac = |site: Site| text(self.shared.parameters().mac(site));
-        match event {
-            Event::Bound(site, lease) => tracing::info!(
-                "site {} has the public address {} with MAC {}, leased from {} {}",
-                self.name(*site),
-                lease.address,
-                mac(*site),
-                lease.server,
-                until(lease)
-            ),
-            Event::Changed { site, was, lease } => tracing::info!(
-                "site {} has the public address {} with MAC {}, leased from {} {}; the previous address was {was}",
-                self.name(*site),
-                lease.address,
-                mac(*site),
-                lease.server,
-                until(lease)
-            ),
-            Event::Renewed(site, lease) => {
-                tracing::debug!("site {} keeps {} {}", self.name(*site), lease.address, until(lease));
-            }
-            Event::Lost { site, address, reason } => tracing::info!(
-                "site {} no longer has the public address {address}: {}",
-                self.name(*site),
-                reason.word()
-            ),
-            Event::Fault {
-                fault,
-                site,
-                other,
-                address,
-            } => {
-                let site = site.map_or(String::new(), |site| format!(", to site {}", self.name(site)));
-                let other = other.map_or(String::new(), |site| {
-                    format!(", which belongs to site {}", self.name(site))
-                });
-                let address = address.map_or(String::new(), |address| format!(", about {address}"));
-                tracing::warn!("public DHCP: {}: {}{site}{address}{other}", fault.name(), fault.help());
-            }
-            Event::Servers(Servers::Answering) => tracing::info!("public DHCP: the servers answer"),
-            Event::Servers(Servers::Silent) => {
-                tracing::warn!(
-                    "public DHCP: no server answers: sites send requests at a reduced rate until a server \
-                     answers"
-                );
-            }
-            Event::Servers(Servers::Refusing) => {
-                tracing::warn!(
-                    "public DHCP: servers refuse all requests: sites send requests at a reduced rate until \
-                     a request succeeds"
-                );
-            }
-        }
     }
 }

@@ -92,14 +92,13 @@ proptest! {
         // The leases reconstructed from the events equal the current leases.
         let mut leases = BTreeMap::new();
         for event in &world.events {
-            match event {
-                Event::Bound(site, lease) => prop_assert_eq!(None, leases.insert(*site, *lease)),
-                Event::Changed { site, lease, .. } => prop_assert_eq!(None, leases.insert(*site, *lease)),
-                Event::Renewed(site, lease) => prop_assert!(leases.insert(*site, *lease).is_some()),
-                Event::Lost { site, address, .. } => {
-                    prop_assert_eq!(Some(*address), leases.remove(site).map(|lease| lease.address));
+            match event.lease_change() {
+                Some((site, LeaseChange::Gained(lease))) => prop_assert_eq!(None, leases.insert(site, lease)),
+                Some((site, LeaseChange::Extended(lease))) => prop_assert!(leases.insert(site, lease).is_some()),
+                Some((site, LeaseChange::Ended(address))) => {
+                    prop_assert_eq!(Some(address), leases.remove(&site).map(|lease| lease.address));
                 }
-                Event::Fault { .. } | Event::Servers(_) => {}
+                None => {}
             }
         }
         let now: BTreeMap<_, _> = world.agent.leases().map(|(site, _, lease)| (site, lease)).collect();
