@@ -13,6 +13,7 @@ macro_rules! node_table {
             inline receive: NoList;
             inline hand_off: NoList;
             inline admit: NoList;
+            inline express: NoList;
             inline parse: NoList;
             list chain: BufferIndices;
             list bridge: BufferIndices;
@@ -49,6 +50,7 @@ pub mod decapsulate;
 pub mod declaration;
 pub mod dispatch;
 pub mod encapsulate;
+pub mod express;
 pub mod forward;
 pub mod fragmentation;
 pub mod hand_off;

@@ -12,6 +12,7 @@ use crate::features::context::{Generations, OwnerState, WaitingPacket};
 use crate::features::inspection::{FragmentNote, Inspector};
 use crate::features::pending_syns::PendingSyns;
 use crate::features::pool_migration::PoolMigration;
+use crate::nodes::express::Lane;
 use crate::nodes::session_lookup::LookupScratch;
 use crate::packet::batch::Meta;
 use crate::packet::counters::{CycleStage, WorkerCounters};
@@ -135,6 +136,8 @@ struct State<'m> {
     punts: PuntQueue,
     subscribers: PuntQueue,
     lookups: LookupScratch,
+    /// The express lane; `None` if it is switched off.
+    lane: Option<Box<Lane>>,
     recognition: Identification,
     inspecting: Option<Box<Inspector>>,
 }
@@ -213,6 +216,7 @@ impl<'m> Worker<'m> {
                 punts: parts.punts,
                 subscribers: parts.subscribers,
                 lookups: LookupScratch::default(),
+                lane: Some(Box::default()),
                 recognition: parts.recognition,
                 inspecting: parts.inspecting,
             },
@@ -324,6 +328,11 @@ impl<'m> Worker<'m> {
         let shards = self.parts.shards.iter().flatten();
         let used = |shard: &Shard<'_>| PortClass::ALL.map(|class| shard.bindings4.ports().used(pool, class));
         shards.flat_map(|shard| used(shard)).sum()
+    }
+
+    /// Switches the express lane on or off. It is on at first; off, the graph processes every packet.
+    pub fn set_lane(&mut self, is_on: bool) {
+        self.parts.lane = is_on.then(Box::default);
     }
 
     /// The packet I/O, for tests and `replay`.

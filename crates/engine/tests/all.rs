@@ -12,6 +12,7 @@ mod bridge;
 mod chains;
 mod destinations;
 mod errors;
+mod express;
 mod filter;
 mod filter_applications;
 mod filter_conditions;

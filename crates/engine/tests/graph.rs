@@ -314,9 +314,12 @@ fn one_site() -> SiteSettings {
 /// within one burst.
 const UNSEEN: &[Hop] = &[
     ("receive", "parse"),
+    ("receive", "express"),
     ("receive", "admit"),
     ("receive", "hand-off"),
     ("admit", "parse"),
+    ("express", "transmit"),
+    ("express", "parse"),
     ("chain", "transmit"),
     ("session-lookup", "identify"),
     ("session-lookup", "session-lookup"),

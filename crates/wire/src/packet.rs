@@ -85,6 +85,19 @@ impl<'a> Packet<'a> {
             .unwrap_or_default()
     }
 
+    /// The first `N` bytes of the buffer from the frame's first byte on. The frame may be shorter: the bytes behind it
+    /// have no meaning. `None` if the buffer ends before.
+    #[inline(always)]
+    pub fn head<const N: usize>(&self) -> Option<&[u8; N]> {
+        self.data_room.get(self.window.start as usize..)?.first_chunk()
+    }
+
+    /// Like [`head`](Self::head), mutable.
+    #[inline(always)]
+    pub fn head_mut<const N: usize>(&mut self) -> Option<&mut [u8; N]> {
+        self.data_room.get_mut(self.window.start as usize..)?.first_chunk_mut()
+    }
+
     /// Length of the frame in bytes.
     #[inline(always)]
     #[expect(

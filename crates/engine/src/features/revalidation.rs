@@ -4,10 +4,12 @@ use sluice_nat::rule::{self, SourceAction};
 use sluice_nat::sites::{is_pooled, is_site, site};
 use sluice_nat::{Address, PortClass, Target, Tuple};
 use sluice_route::{Lookup, RouteChanges};
-use sluice_table::changes::Accumulate;
+use sluice_table::changes::{Accumulate, is_outdated};
+use sluice_table::flow::RecordIndex;
 use sluice_wire::Direction;
 
 use crate::features::application_filter::is_inspected;
+use crate::features::context::{OutputContext, Revalidations};
 use crate::features::creation::needs_host_session;
 use crate::features::filter;
 use crate::features::source_validation;
@@ -16,6 +18,29 @@ use crate::session::application::Application;
 use crate::session::family::{Family, Session};
 use crate::snapshot::Snapshot;
 use crate::snapshot::forwarding::ForwardingState;
+
+/// Whether a session of an older snapshot may be used without a new decision.
+#[inline(always)]
+pub fn is_current<F: Family>(
+    session: &mut F::Session,
+    (shard, index): (u16, RecordIndex),
+    exit: &OutputContext<'_>,
+    revisions: &mut Revalidations,
+) -> bool {
+    let generation = session.generation();
+    if is_unaffected::<F>(session, exit.snapshot) {
+        if is_outdated(exit.snapshot.generation.wrapping_sub(generation)) {
+            session.set_generation(exit.snapshot.generation);
+        }
+    } else if revisions.admit(shard, index, generation) {
+        if !is_confirmed::<F>(session, exit.snapshot, exit.forwarding) {
+            return false;
+        }
+        session.set_generation(exit.snapshot.generation);
+        exit.counters.sessions_revalidated.add(1);
+    }
+    true
+}
 
 /// Whether none of the changes since the decision for a session was made affects the session. The result `true` is
 /// exact; `false` may be wrong.

@@ -310,6 +310,19 @@ impl Lists {
         }
     }
 
+    /// Sorts the packets to transmit in the order of their slots, which is the order in which they arrived.
+    pub fn sort_sent(&mut self) {
+        for list in &mut self.to_send {
+            let mut slots = list
+                .iter()
+                .fold(0u128, |slots, slot| slots | 1 << (slot % BURST_BUFFERS as u8));
+            for place in list {
+                *place = slots.trailing_zeros() as BufferIndex;
+                slots &= slots.wrapping_sub(1);
+            }
+        }
+    }
+
     /// Puts a packet on the list of packets that wait for a neighbour.
     pub fn wait_for_neighbour(&mut self, slot: BufferIndex, wanted: Option<UnresolvedNeighbour>) {
         match wanted {

@@ -27,6 +27,8 @@ pub struct Link {
     pub places: bool,
     /// Whether arriving packets may need sessions, for IPv4 and for IPv6; see [`Interface::stateful`].
     pub stateful: [bool; 2],
+    /// Whether the express lane may take arriving packets, for IPv4 and for IPv6.
+    pub express: [bool; 2],
     /// Whether the sources of arriving packets must be validated.
     pub validated: bool,
     /// Virtual router to which the interface belongs.
@@ -50,6 +52,7 @@ impl Link {
         passes: false,
         places: false,
         stateful: [false; 2],
+        express: [false; 2],
         validated: false,
         router: 0,
         port: NO_PORT,
@@ -78,6 +81,7 @@ impl Link {
             passes: routes && snapshot.needs_routes_alone(interface),
             places: routes && !snapshot.tunnels.end_in(interface.router),
             stateful: interface.stateful,
+            express: snapshot.takes_express(interface),
             validated: interface.validation != SourceValidation::Off,
             router: interface.router,
             port: interface.port,

@@ -112,6 +112,18 @@ impl Snapshot {
             && self.sources.of(interface.router).is_empty()
     }
 
+    /// Whether nothing but sessions determines what happens to the plain packets of an interface, for IPv4 and for IPv6.
+    pub fn takes_express(&self, interface: &Interface) -> [bool; 2] {
+        let is_alone = interface.bridge.is_none()
+            && interface.tags.is_empty()
+            && self.shares.is_none()
+            && self.sites.is_none()
+            && self.chains_of(interface.router).is_none()
+            && !self.tunnels.end_in(interface.router);
+        let spreads = [self.nat4.spread.is_some(), self.nat6.spread.is_some()];
+        [0, 1].map(|family| is_alone && interface.stateful[family] && !spreads[family])
+    }
+
     /// Whether any router has chains.
     #[inline(always)]
     pub fn is_chained(&self) -> bool {

@@ -6,7 +6,7 @@ use crate::nodes::{admit, chain, hand_off, inter_router_link, parse, run_nodes, 
 use crate::packet::batch::{Batch, put};
 use crate::packet::counters::CycleStage;
 use crate::packet::io::{BURST_SIZE, Packets};
-use crate::packet::lists::Lists;
+use crate::packet::lists::{Lists, NodeIndex};
 use crate::packet::reason::EngineReason;
 use crate::packet::time::Now;
 
@@ -105,6 +105,7 @@ impl Worker<'_> {
             lists,
             meta,
             lookups,
+            lane,
             inspector,
         } = state.for_burst(snapshot, now);
         ctx.revisions = Revalidations::new(overdue);
@@ -132,10 +133,23 @@ impl Worker<'_> {
             mark = (self.cycles)();
             ctx.counters.cycles[CycleStage::TakeOver as usize].add(mark.wrapping_sub(received));
         }
+        let is_observed = self.tracer.is_some() || self.tap.is_some();
+        let mut taken = 0;
+        if let Some(lane) = lane.filter(|_| !is_observed && ctx.role.sessions.is_empty() && !ctx.defers) {
+            for (port, slots) in &self.runs {
+                taken |= lane.run(&mut batch, lists, &mut ctx, *port, slots.clone());
+            }
+            let done = (self.cycles)();
+            count_express(&ctx, taken, done.wrapping_sub(mark));
+            mark = done;
+            if taken == arrivals::slots_of(&self.runs) && lists.is_done() {
+                return;
+            }
+        }
         let limit = (&mut self.receiving, max);
         let drop_observed = (self.tracer.is_some(), self.tap.as_deref_mut());
-        admit_and_parse(&mut batch, lists, &mut ctx, &self.runs, limit, drop_observed);
-        chain::divert_received(&batch, lists, &ctx, arrivals::slots_of(&self.runs));
+        admit_and_parse(&mut batch, lists, &mut ctx, &self.runs, limit, drop_observed, taken);
+        chain::divert_received(&batch, lists, &ctx, arrivals::slots_of(&self.runs) & !taken);
         if !ctx.role.sessions.is_empty() {
             hand_off::both(&batch, lists, &ctx);
         }
@@ -158,9 +172,26 @@ impl Worker<'_> {
             mark: parsed,
         };
         run_rounds(&mut batch, lists, &mut ctx, &mut tools);
+        if taken != 0 {
+            // The packets of a flow, of which the lane took a part, leave in the order in which they arrived.
+            lists.sort_sent();
+        }
         if let Some(burst_observer) = &mut burst_observer {
             burst_observer.end(&batch, lists, now);
         }
+    }
+}
+
+/// Counts the packets that the express lane has taken, and its cycles.
+#[inline(always)]
+fn count_express(ctx: &NodeContext<'_, '_>, taken: u128, cycles: u64) {
+    ctx.counters.cycles[CycleStage::Session as usize].add(cycles);
+    if taken != 0
+        && let Some(counters) = ctx.counters.nodes.get(NodeIndex::express as usize)
+    {
+        counters.runs.add(1);
+        counters.packets.add(taken.count_ones().into());
+        counters.cycles.add(cycles);
     }
 }
 
@@ -199,7 +230,7 @@ fn arrive(
     }
 }
 
-/// Admits at most `max` packets of each run, and parses them. `is_traced` is true if a trace runs, and `tap` is present
+/// Admits at most `max` packets of each run, and parses them, except those that the express lane has taken. `is_traced` is true if a trace runs, and `tap` is present
 /// if a capture runs.
 #[inline]
 fn admit_and_parse(
@@ -209,6 +240,7 @@ fn admit_and_parse(
     runs: &Runs,
     (receiving, max): (&mut SideState, usize),
     (is_traced, mut tap): (bool, Option<&mut Tap>),
+    taken: u128,
 ) {
     let shares = ctx.snapshot.shares.as_deref();
     for (port, slots) in runs {
@@ -217,9 +249,9 @@ fn admit_and_parse(
             let is_observed = is_traced || tap.is_some();
             admit::admit(batch, lists, ctx, shares, receiving, direction, is_observed)
         });
-        match refused {
+        match refused | taken {
             0 => parse::parse(batch, lists, ctx, *port, slots.clone()),
-            _ => parse::parse_admitted(batch, lists, ctx, (*port, slots.clone()), refused),
+            others => parse::parse_admitted(batch, lists, ctx, (*port, slots.clone()), others),
         }
         if let Some(tap) = &mut tap {
             tap.received(batch, slots.clone(), ctx.now);

@@ -2,6 +2,7 @@
 
 use crate::features::context::{NodeContext, Revalidations};
 use crate::features::inspection::Inspector;
+use crate::nodes::express::Lane;
 use crate::nodes::session_lookup::LookupScratch;
 use crate::packet::batch::Meta;
 use crate::packet::io::BURST_BUFFERS;
@@ -17,6 +18,7 @@ pub(super) struct BurstState<'c, 'm> {
     pub(super) lists: &'c mut Lists,
     pub(super) meta: &'c mut [Meta; BURST_BUFFERS],
     pub(super) lookups: &'c mut LookupScratch,
+    pub(super) lane: Option<&'c mut Lane>,
     pub(super) inspector: Option<&'c mut Inspector>,
 }
 
@@ -48,6 +50,7 @@ impl<'m> State<'m> {
             lists: &mut self.lists,
             meta: &mut self.meta,
             lookups: &mut self.lookups,
+            lane: self.lane.as_deref_mut(),
             inspector: self.inspecting.as_deref_mut(),
         }
     }

@@ -1,7 +1,6 @@
 //! Whether a packet may use the session that was found for it.
 
 use sluice_nat::Resources;
-use sluice_table::changes::is_outdated;
 use sluice_table::flow::RecordIndex;
 use sluice_wire::layers::Flags;
 use sluice_wire::{Direction, Packet};
@@ -9,7 +8,7 @@ use sluice_wire::{Direction, Packet};
 use crate::features::context::{OutputContext, Revalidations};
 use crate::features::creation::is_first_segment;
 use crate::features::inspection::divert;
-use crate::features::revalidation::{is_confirmed, is_unaffected};
+use crate::features::revalidation::is_current;
 use crate::features::source_validation;
 use crate::packet::batch::{Meta, put};
 use crate::packet::io::BufferIndex;
@@ -95,29 +94,6 @@ pub(super) fn usable_session<'s, F: Family, const SPREAD: bool>(
         direction,
         own,
     })
-}
-
-/// Whether a session of an older snapshot may be used without a new decision.
-#[inline(always)]
-fn is_current<F: Family>(
-    session: &mut F::Session,
-    (shard, index): (u16, RecordIndex),
-    exit: &OutputContext<'_>,
-    revisions: &mut Revalidations,
-) -> bool {
-    let generation = session.generation();
-    if is_unaffected::<F>(session, exit.snapshot) {
-        if is_outdated(exit.snapshot.generation.wrapping_sub(generation)) {
-            session.set_generation(exit.snapshot.generation);
-        }
-    } else if revisions.admit(shard, index, generation) {
-        if !is_confirmed::<F>(session, exit.snapshot, exit.forwarding) {
-            return false;
-        }
-        session.set_generation(exit.snapshot.generation);
-        exit.counters.sessions_revalidated.add(1);
-    }
-    true
 }
 
 /// Whether the remote endpoint may reopen a closed connection. It may if the session has its own port, because no other

@@ -1,0 +1,210 @@
+//! What the lane reads and writes in the first bytes of a frame, by address family.
+
+use sluice_nat::rewrite::{Rewrite, rewrite_plain4, rewrite_plain6};
+use sluice_nat::tracking::Segment;
+use sluice_wire::ethernet::{self, ethertype};
+use sluice_wire::field::Mac;
+use sluice_wire::ipv4::protocol::{TCP, UDP};
+use sluice_wire::{Context, Direction, FlowKey4, FlowKey6, Packet, Tuple4, Tuple6, ipv4, ipv6, plain4, plain6};
+
+use crate::session::family::{Family, V4, V6};
+use crate::session::record::{Session4, Session6};
+
+/// Number of bytes that the lane reads and writes at most: an untagged frame up to the end of a TCP header without
+/// options, for both families.
+pub const HEAD: usize = 96;
+
+/// The first bytes of a frame. If the frame is shorter, the bytes after its end have no meaning.
+pub type Head = [u8; HEAD];
+
+/// Offset of the transport header.
+const L4_OF_V4: usize = ethernet::LENGTH + ipv4::LENGTH;
+const L4_OF_V6: usize = ethernet::LENGTH + ipv6::LENGTH;
+
+/// The parts of the lane that depend on the address family.
+pub trait LaneFamily: Family {
+    /// Length in bytes of the IP header.
+    const NETWORK: u16;
+
+    /// The protocol of a plain packet to `mac`: whole, TCP or UDP, without IP options or extension headers, with a hop
+    /// limit above 1 and addresses that can't be martian. `length` is the length of the frame. The transport header is not
+    /// checked.
+    fn protocol_of_plain(head: &Head, length: usize, mac: &Mac) -> Option<u8>;
+
+    /// Whether the EtherType is that of the other address family.
+    fn is_of_other_family(head: &Head) -> bool;
+
+    /// Whether the software can verify the checksums of a plain packet, and they are correct.
+    fn is_verified(packet: &Packet<'_>, mac: &Mac) -> bool;
+
+    /// The key of a plain packet, and the length of its datagram.
+    fn key_of(head: &Head, protocol: u8, context: Context) -> (Self::Key, u16);
+
+    /// The transport header of a plain packet.
+    fn transport(head: &Head) -> &[u8; 20];
+
+    /// Whether the packet must not be fragmented.
+    fn is_atomic(head: &Head) -> bool;
+
+    /// Translates a plain packet of a session and decrements its hop limit.
+    fn translate<const IS_TCP: bool>(head: &mut Head, session: &Self::Session, direction: Direction);
+
+    /// The segment of a plain TCP packet with a datagram of this length.
+    #[inline(always)]
+    fn segment(head: &Head, length: u16) -> Segment {
+        Segment::of(Self::transport(head), usize::from(length - Self::NETWORK))
+    }
+}
+
+#[inline(always)]
+fn be16(head: &Head, at: usize) -> u16 {
+    u16::from_be_bytes([head[at], head[at + 1]])
+}
+
+#[inline(always)]
+fn be64(head: &Head, at: usize) -> u64 {
+    head[at..].first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
+}
+
+/// Whether a frame is addressed to `mac`.
+#[inline(always)]
+fn is_local(head: &Head, mac: &Mac) -> bool {
+    head.first_chunk() == Some(mac)
+}
+
+/// Whether the first byte of an IPv4 address is 0, 127, or at least 224, so that the address may be invalid.
+#[inline(always)]
+fn is_suspect(net: u8) -> bool {
+    net.wrapping_sub(1) >= 223 || net == 127
+}
+
+impl LaneFamily for V4 {
+    const NETWORK: u16 = ipv4::LENGTH as u16;
+
+    #[inline(always)]
+    fn protocol_of_plain(head: &Head, length: usize, mac: &Mac) -> Option<u8> {
+        // EtherType, IP version and header length, without the type of service.
+        let kind = be64(head, 12) >> 40;
+        let fragment = be16(head, 20) & (ipv4::MORE_FRAGMENTS | ipv4::FRAGMENT_OFFSET);
+        let (total, ttl, protocol) = (be16(head, 16), head[22], head[23]);
+        let is_plain = is_local(head, mac)
+            & (kind == 0x08_0045)
+            & (fragment == 0)
+            & (ttl > 1)
+            & (ethernet::LENGTH + usize::from(total) <= length)
+            & !is_suspect(head[26])
+            & !is_suspect(head[30])
+            & (head[26..30] != head[30..34]);
+        (is_plain && matches!(protocol, TCP | UDP)).then_some(protocol)
+    }
+
+    #[inline(always)]
+    fn is_of_other_family(head: &Head) -> bool {
+        be16(head, 12) == ethertype::IPV6
+    }
+
+    #[inline(never)]
+    fn is_verified(packet: &Packet<'_>, mac: &Mac) -> bool {
+        plain4(packet.bytes(), 0, packet.checksums(), mac).is_some()
+    }
+
+    #[inline(always)]
+    fn key_of(head: &Head, protocol: u8, context: Context) -> (FlowKey4, u16) {
+        let addresses = be64(head, 26);
+        let tuple = Tuple4 {
+            source: (addresses >> 32) as u32,
+            destination: addresses as u32,
+            source_port: be16(head, L4_OF_V4),
+            destination_port: be16(head, L4_OF_V4 + 2),
+            context,
+        };
+        (FlowKey4 { tuple, protocol }, be16(head, 16))
+    }
+
+    #[inline(always)]
+    fn transport(head: &Head) -> &[u8; 20] {
+        head[L4_OF_V4..].first_chunk().unwrap_or(&[0; 20])
+    }
+
+    #[inline(always)]
+    fn is_atomic(head: &Head) -> bool {
+        be16(head, 20) & ipv4::DONT_FRAGMENT != 0
+    }
+
+    #[inline(always)]
+    fn translate<const IS_TCP: bool>(head: &mut Head, session: &Session4, direction: Direction) {
+        let (_, rest) = head.split_at_mut(ethernet::LENGTH);
+        if let Some((network, rest)) = rest.split_first_chunk_mut()
+            && let Some(transport) = rest.first_chunk_mut()
+        {
+            let rewrite = Rewrite::new(&session.forward, &session.reverse, session.verdict.nat, direction);
+            rewrite_plain4(network, transport, !IS_TCP, &rewrite, 1);
+        }
+    }
+}
+
+impl LaneFamily for V6 {
+    const NETWORK: u16 = ipv6::LENGTH as u16;
+
+    #[inline(always)]
+    fn protocol_of_plain(head: &Head, length: usize, mac: &Mac) -> Option<u8> {
+        let (payload, protocol, hop_limit) = (usize::from(be16(head, 18)), head[20], head[21]);
+        let (source, destination) = ([be64(head, 22), be64(head, 30)], [be64(head, 38), be64(head, 46)]);
+        // Groups begin with ff, and the unspecified, loopback and IPv4-mapped addresses with two bytes of 0.
+        let is_suspect = |address: [u64; 2]| (address[0] >> 56 == 0xff) | (address[0] >> 48 == 0);
+        let is_plain = is_local(head, mac)
+            & (be16(head, 12) == ethertype::IPV6)
+            & (head[14] >> 4 == 6)
+            & (hop_limit > 1)
+            & (L4_OF_V6 + payload <= length)
+            & !is_suspect(source)
+            & !is_suspect(destination)
+            & (source != destination);
+        (is_plain && matches!(protocol, TCP | UDP)).then_some(protocol)
+    }
+
+    #[inline(always)]
+    fn is_of_other_family(head: &Head) -> bool {
+        be16(head, 12) == ethertype::IPV4
+    }
+
+    #[inline(never)]
+    fn is_verified(packet: &Packet<'_>, mac: &Mac) -> bool {
+        plain6(packet.bytes(), 0, packet.checksums(), mac).is_some()
+    }
+
+    #[inline(always)]
+    fn key_of(head: &Head, protocol: u8, context: Context) -> (FlowKey6, u16) {
+        let tuple = Tuple6 {
+            source: [be64(head, 22), be64(head, 30)],
+            destination: [be64(head, 38), be64(head, 46)],
+            source_port: be16(head, L4_OF_V6),
+            destination_port: be16(head, L4_OF_V6 + 2),
+            context,
+        };
+        // The frame contains the datagram, so the sum does not overflow.
+        (FlowKey6 { tuple, protocol }, be16(head, 18).wrapping_add(Self::NETWORK))
+    }
+
+    #[inline(always)]
+    fn transport(head: &Head) -> &[u8; 20] {
+        head[L4_OF_V6..].first_chunk().unwrap_or(&[0; 20])
+    }
+
+    #[inline(always)]
+    fn is_atomic(_: &Head) -> bool {
+        // Routers do not fragment IPv6.
+        true
+    }
+
+    #[inline(always)]
+    fn translate<const IS_TCP: bool>(head: &mut Head, session: &Session6, direction: Direction) {
+        let (_, rest) = head.split_at_mut(ethernet::LENGTH);
+        if let Some((network, rest)) = rest.split_first_chunk_mut()
+            && let Some(transport) = rest.first_chunk_mut()
+        {
+            let rewrite = Rewrite::new(&session.forward, &session.reverse, session.verdict.nat, direction);
+            rewrite_plain6(network, transport, !IS_TCP, &rewrite, 1);
+        }
+    }
+}
