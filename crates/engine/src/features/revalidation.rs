@@ -5,11 +5,9 @@ use sluice_nat::sites::{is_pooled, is_site, site};
 use sluice_nat::{Address, PortClass, Target, Tuple};
 use sluice_route::{Lookup, RouteChanges};
 use sluice_table::changes::{Accumulate, is_outdated};
-use sluice_table::flow::RecordIndex;
 use sluice_wire::Direction;
 
 use crate::features::application_filter::is_inspected;
-use crate::features::context::{OutputContext, Revalidations};
 use crate::features::creation::needs_host_session;
 use crate::features::filter;
 use crate::features::source_validation;
@@ -19,27 +17,15 @@ use crate::session::family::{Family, Session};
 use crate::snapshot::Snapshot;
 use crate::snapshot::forwarding::ForwardingState;
 
-/// Whether a session of an older snapshot may be used without a new decision.
-#[inline(always)]
-pub fn is_current<F: Family>(
-    session: &mut F::Session,
-    (shard, index): (u16, RecordIndex),
-    exit: &OutputContext<'_>,
-    revisions: &mut Revalidations,
-) -> bool {
-    let generation = session.generation();
-    if is_unaffected::<F>(session, exit.snapshot) {
-        if is_outdated(exit.snapshot.generation.wrapping_sub(generation)) {
-            session.set_generation(exit.snapshot.generation);
-        }
-    } else if revisions.admit(shard, index, generation) {
-        if !is_confirmed::<F>(session, exit.snapshot, exit.forwarding) {
-            return false;
-        }
-        session.set_generation(exit.snapshot.generation);
-        exit.counters.sessions_revalidated.add(1);
+/// Whether a session of an older snapshot is unaffected by all changes since its decision was made. Such a session gets the
+/// newest generation before its own one is too old to be compared.
+#[inline]
+pub fn is_carried_over<F: Family>(session: &mut F::Session, snapshot: &Snapshot) -> bool {
+    let is_unaffected = is_unaffected::<F>(session, snapshot);
+    if is_unaffected && is_outdated(snapshot.generation.wrapping_sub(session.generation())) {
+        session.set_generation(snapshot.generation);
     }
-    true
+    is_unaffected
 }
 
 /// Whether none of the changes since the decision for a session was made affects the session. The result `true` is

@@ -158,7 +158,6 @@ fn run_family<F: LaneFamily>(
         adjacencies: &mut adjacencies,
         lists,
         shards: ctx.shards,
-        revisions: &mut ctx.revisions,
         left: ArrayVec::new(),
         received: 0,
     };

@@ -8,8 +8,8 @@ use sluice_wire::{Direction, ethernet};
 
 use core::hint::select_unpredictable;
 
-use crate::features::context::{OutputContext, Revalidations};
-use crate::features::revalidation::is_current;
+use crate::features::context::OutputContext;
+use crate::features::revalidation::is_carried_over;
 use crate::nodes::output::AdjacencyCache;
 use crate::packet::batch::{Batch, put};
 use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex};
@@ -49,7 +49,6 @@ pub(super) struct Step<'s, 'c, 'm> {
     pub(super) adjacencies: &'s mut AdjacencyCache,
     pub(super) lists: &'s mut Lists,
     pub(super) shards: &'s mut [Option<Box<Shard<'m>>>],
-    pub(super) revisions: &'s mut Revalidations,
     /// Sessions of which a packet was left to the graph. The graph then processes the later packets of these sessions,
     /// too, so that it tracks them in the order in which they arrived.
     pub(super) left: ArrayVec<(u16, RecordIndex), BURST_SIZE>,
@@ -107,9 +106,7 @@ impl Step<'_, '_, '_> {
         if session.bound_interface(direction) != self.ingress.number || session.diverts() {
             return false;
         }
-        if session.generation() != exit.snapshot.generation
-            && !is_current::<F>(session, (found.shard, index), exit, self.revisions)
-        {
+        if session.generation() != exit.snapshot.generation && !is_carried_over::<F>(session, exit.snapshot) {
             return false;
         }
         let Some(adjacency) = self.adjacencies.of(session.adjacency(direction), exit) else {

@@ -8,7 +8,7 @@ use sluice_wire::{Direction, Packet};
 use crate::features::context::{OutputContext, Revalidations};
 use crate::features::creation::is_first_segment;
 use crate::features::inspection::divert;
-use crate::features::revalidation::is_current;
+use crate::features::revalidation::{is_carried_over, is_confirmed};
 use crate::features::source_validation;
 use crate::packet::batch::{Meta, put};
 use crate::packet::io::BufferIndex;
@@ -94,6 +94,28 @@ pub(super) fn usable_session<'s, F: Family, const SPREAD: bool>(
         direction,
         own,
     })
+}
+
+/// Whether a session of an older snapshot may be used without a new decision.
+#[inline(always)]
+fn is_current<F: Family>(
+    session: &mut F::Session,
+    (shard, index): (u16, RecordIndex),
+    exit: &OutputContext<'_>,
+    revisions: &mut Revalidations,
+) -> bool {
+    let generation = session.generation();
+    if is_carried_over::<F>(session, exit.snapshot) {
+        return true;
+    }
+    if revisions.admit(shard, index, generation) {
+        if !is_confirmed::<F>(session, exit.snapshot, exit.forwarding) {
+            return false;
+        }
+        session.set_generation(exit.snapshot.generation);
+        exit.counters.sessions_revalidated.add(1);
+    }
+    true
 }
 
 /// Whether the remote endpoint may reopen a closed connection. It may if the session has its own port, because no other
