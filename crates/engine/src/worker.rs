@@ -216,7 +216,7 @@ impl<'m> Worker<'m> {
                 punts: parts.punts,
                 subscribers: parts.subscribers,
                 lookups: LookupScratch::default(),
-                lane: Some(Box::default()),
+                lane: None,
                 recognition: parts.recognition,
                 inspecting: parts.inspecting,
             },
@@ -330,7 +330,7 @@ impl<'m> Worker<'m> {
         shards.flat_map(|shard| used(shard)).sum()
     }
 
-    /// Switches the express lane on or off. It is on at first; off, the graph processes every packet.
+    /// Switches the express lane on or off. It is off at first, and the graph processes every packet.
     pub fn set_lane(&mut self, is_on: bool) {
         self.parts.lane = is_on.then(Box::default);
     }

@@ -72,4 +72,6 @@ pub mod needs {
     pub const TUNNELLED: u16 = 1 << 13;
     /// An interface is the access or public interface of subscribers' sites.
     pub const SITES: u16 = 1 << 14;
+    /// Workers have the express lane switched on. No configuration switches it on.
+    pub const EXPRESS: u16 = 1 << 15;
 }

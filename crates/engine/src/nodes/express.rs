@@ -42,8 +42,8 @@ pub const NODE: Node = Node {
     stage: None,
     leaves: &[],
     exits: &[
-        Exit::new("transmit", "known session, nothing unusual", needs::STATEFUL),
-        Exit::new("parse", "", needs::STATEFUL),
+        Exit::new("transmit", "known session, nothing unusual", needs::EXPRESS),
+        Exit::new("parse", "", needs::EXPRESS),
     ],
 };
 
