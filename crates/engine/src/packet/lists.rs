@@ -310,8 +310,13 @@ impl Lists {
         }
     }
 
-    /// Sorts the packets to transmit in the order of their slots, which is the order in which they arrived.
-    pub fn sort_sent(&mut self) {
+    /// If the express lane has taken packets, sorts the packets to transmit in the order of their slots: the packets of a
+    /// flow, of which the lane has taken a part, leave in the order in which they arrived.
+    #[inline(always)]
+    pub fn sort_sent(&mut self, taken: u128) {
+        if taken == 0 {
+            return;
+        }
         for list in &mut self.to_send {
             let mut slots = list
                 .iter()

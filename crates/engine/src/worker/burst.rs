@@ -2,6 +2,7 @@
 
 use crate::features::context::{NodeContext, Revalidations};
 use crate::nodes::dispatch::{NodeTools, Observer};
+use crate::nodes::express::Lane;
 use crate::nodes::{admit, chain, hand_off, inter_router_link, parse, run_nodes, subscriber};
 use crate::packet::batch::{Batch, put};
 use crate::packet::counters::CycleStage;
@@ -119,32 +120,17 @@ impl Worker<'_> {
         };
         self.runs.clear();
         let queues = (&self.carried, &mut self.resumed, &mut self.free_entries[..]);
-        arrive(
-            source,
-            (count, shed),
-            &mut batch,
-            lists,
-            &mut ctx,
-            &mut self.runs,
-            queues,
-        );
+        let into = (&mut self.runs, queues);
+        arrive(source, (count, shed), &mut batch, lists, &mut ctx, into);
         let mut mark = received;
         if matches!(source, Source::Workers | Source::Held | Source::Queue) {
             mark = (self.cycles)();
             ctx.counters.cycles[CycleStage::TakeOver as usize].add(mark.wrapping_sub(received));
         }
-        let is_observed = self.tracer.is_some() || self.tap.is_some();
-        let mut taken = 0;
-        if let Some(lane) = lane.filter(|_| !is_observed && ctx.role.sessions.is_empty() && !ctx.defers) {
-            for (port, slots) in &self.runs {
-                taken |= lane.run(&mut batch, lists, &mut ctx, *port, slots.clone());
-            }
-            let done = (self.cycles)();
-            count_express(&ctx, taken, done.wrapping_sub(mark));
-            mark = done;
-            if taken == arrivals::slots_of(&self.runs) && lists.is_done() {
-                return;
-            }
+        let lane = lane.filter(|_| self.tracer.is_none() && self.tap.is_none());
+        let (taken, mark) = take_express(lane, &mut batch, lists, &mut ctx, &self.runs, (mark, self.cycles));
+        if taken != 0 && taken == arrivals::slots_of(&self.runs) && lists.is_done() {
+            return;
         }
         let limit = (&mut self.receiving, max);
         let drop_observed = (self.tracer.is_some(), self.tap.as_deref_mut());
@@ -172,19 +158,33 @@ impl Worker<'_> {
             mark: parsed,
         };
         run_rounds(&mut batch, lists, &mut ctx, &mut tools);
-        if taken != 0 {
-            // The packets of a flow, of which the lane took a part, leave in the order in which they arrived.
-            lists.sort_sent();
-        }
+        lists.sort_sent(taken);
         if let Some(burst_observer) = &mut burst_observer {
             burst_observer.end(&batch, lists, now);
         }
     }
 }
 
-/// Counts the packets that the express lane has taken, and its cycles.
+/// Translates and sends packets that need nothing unusual in the express lane, if there is one. `mark` is the value of the
+/// cycle counter. Returns the slots of these packets, and the new value of the cycle counter.
 #[inline(always)]
-fn count_express(ctx: &NodeContext<'_, '_>, taken: u128, cycles: u64) {
+fn take_express(
+    lane: Option<&mut Lane>,
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut NodeContext<'_, '_>,
+    runs: &Runs,
+    (mark, clock): (u64, fn() -> u64),
+) -> (u128, u64) {
+    let Some(lane) = lane.filter(|_| ctx.role.sessions.is_empty() && !ctx.defers) else {
+        return (0, mark);
+    };
+    let mut taken = 0;
+    for (port, slots) in runs {
+        taken |= lane.run(batch, lists, ctx, *port, slots.clone());
+    }
+    let now = clock();
+    let cycles = now.wrapping_sub(mark);
     ctx.counters.cycles[CycleStage::Session as usize].add(cycles);
     if taken != 0
         && let Some(counters) = ctx.counters.nodes.get(NodeIndex::express as usize)
@@ -193,6 +193,7 @@ fn count_express(ctx: &NodeContext<'_, '_>, taken: u128, cycles: u64) {
         counters.packets.add(taken.count_ones().into());
         counters.cycles.add(cycles);
     }
+    (taken, now)
 }
 
 /// Whether routers share the capacity of the port from which a burst comes.
@@ -211,8 +212,7 @@ fn arrive(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
     ctx: &mut NodeContext<'_, '_>,
-    runs: &mut Runs,
-    (carried, resumed, free_entries): (&Carried, &mut Resumed, &mut [usize]),
+    (runs, (carried, resumed, free_entries)): (&mut Runs, (&Carried, &mut Resumed, &mut [usize])),
 ) {
     match source {
         Source::Port(port) if ctx.role.parsers.is_empty() => put(runs, (port, shed..count)),
