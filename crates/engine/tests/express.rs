@@ -58,7 +58,7 @@ enum Event {
     Burst(Vec<Draw>),
     /// The clock advances by milliseconds.
     Pass(u16),
-    /// The same configuration is committed again, so that every session has an older generation.
+    /// The configuration is committed again without changes. Every session then has an older generation.
     Commit,
 }
 
@@ -196,7 +196,7 @@ fn bytes(draw: &Draw, ends: Ends, position: u8) -> Vec<u8> {
     let mut bytes = frame.build();
     match draw.oddity {
         Oddity::Edited(at, value) => {
-            // The last byte stays, because it is the position in the burst.
+            // The last byte is not changed: it contains the position in the burst.
             let at = 12 + at.index(bytes.len() - 13);
             bytes[at] = value;
         }
@@ -473,7 +473,7 @@ fn sessions_return_to_the_lane_after_a_commit() {
     let mut pair = Pair::new(plan, false);
     pair.step(&Event::Commit);
     let burst = Event::Burst((0..FLOWS).map(|flow| data(flow, false)).collect());
-    // The graph decides anew about four sessions of a burst.
+    // The graph revalidates four sessions in each burst.
     let taken = [0; 3].map(|_| {
         let before = pair.express();
         pair.step(&burst);

@@ -34,7 +34,7 @@ pub trait LaneFamily: Family {
     /// Whether the EtherType is that of the other address family.
     fn is_of_other_family(head: &Head) -> bool;
 
-    /// Whether the software can verify the checksums of a plain packet, and they are correct.
+    /// Verifies the checksums of a plain packet in software. Returns whether they are correct.
     fn is_verified(packet: &Packet<'_>, mac: &Mac) -> bool;
 
     /// The key of a plain packet, and the length of its datagram.
