@@ -19,14 +19,14 @@ pub fn describe(bytes: &[u8], length: u16) -> String {
         Class::Arp => return format!("ARP, {length} bytes"),
         Class::Other => return format!("neither IP nor ARP, {length} bytes"),
         Class::Ipv4 => {
-            let key = layers.key4(&whole, 0).tuple;
+            let key = layers.key4(&whole, 0).tuple();
             (
                 IpAddr::from(Ipv4Addr::from_bits(key.source)),
                 IpAddr::from(Ipv4Addr::from_bits(key.destination)),
             )
         }
         Class::Ipv6 => {
-            let key = layers.key6(&whole, 0).tuple;
+            let key = layers.key6(&whole, 0).tuple();
             let address = |[high, low]: [u64; 2]| Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low)).into();
             (address(key.source), address(key.destination))
         }

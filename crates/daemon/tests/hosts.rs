@@ -260,7 +260,7 @@ fn connection_is_answered_by_who_listens_in_the_host() {
         assert!(workers.to_hosts[1].push(3, [&syn[..12], &syn[12..]]));
         let is_tcp = |_, frame: &[u8]| layers::parse(frame).is_ok_and(|layers| layers.protocol == 6);
         let answer = workers.sent(is_tcp);
-        let key = layers::parse(&answer).expect("a whole packet").key4(&answer, 0).tuple;
+        let key = layers::parse(&answer).expect("a whole packet").key4(&answer, 0).tuple();
         let peer = Ipv4Addr::new(192, 168, 1, 10).to_bits();
         assert_eq!(
             (179, peer, 40_000),

@@ -17,7 +17,7 @@ fn established_tcp_both_directions_are_translated_and_nothing_else_changes() {
     let sent = rig.send(INSIDE, &syn.build());
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
     assert_eq!(OUTSIDE, sent[0].port);
-    let key = layers::parse(&sent[0].frame).unwrap().key4(&sent[0].frame, 0).tuple;
+    let key = layers::parse(&sent[0].frame).unwrap().key4(&sent[0].frame, 0).tuple();
     let public = std::net::Ipv4Addr::from_bits(key.source);
     let source = std::net::SocketAddrV4::new(public, key.source_port);
     let remote: std::net::SocketAddrV4 = "198.51.100.7:80".parse().unwrap();
@@ -102,7 +102,7 @@ fn ping_through_the_gateway_keeps_its_identifier_inside() {
     let sent = rig.send(INSIDE, &ping.build());
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
     let layers = layers::parse(&sent[0].frame).unwrap();
-    let key = layers.key4(&sent[0].frame, 0).tuple;
+    let key = layers.key4(&sent[0].frame, 0).tuple();
     let public = std::net::Ipv4Addr::from_bits(key.source);
     let remote: std::net::Ipv4Addr = "198.51.100.7".parse().unwrap();
     let reply = packet::icmp4_echo_reply(remote, public, key.source_port, 1)

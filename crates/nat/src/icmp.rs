@@ -84,7 +84,7 @@ pub fn translate_error4(
     rewrite: &Rewrite<'_, Tuple4>,
     hops: u8,
 ) -> Result<(), Reason> {
-    let outer = quote.key4(frame, 0).tuple;
+    let outer = quote.key4(frame, 0).tuple();
     let other = rewrite.other;
     let (l3, l4, inner) = (
         usize::from(layers.l3),
@@ -140,7 +140,7 @@ pub fn translate_error6(
     rewrite: &Rewrite<'_, Tuple6>,
     hops: u8,
 ) -> Result<(), Reason> {
-    let outer = quote.key6(frame, 0).tuple;
+    let outer = quote.key6(frame, 0).tuple();
     let other = rewrite.other;
     let (l3, l4, inner) = (
         usize::from(layers.l3),

@@ -148,7 +148,7 @@ fn translated4(
     } else {
         &made.reverse
     };
-    assert_eq!(expected, &key.tuple);
+    assert_eq!(*expected, key.tuple());
     let rewrite = Rewrite::new(forward, &made.reverse, made.decision, direction);
     translate_error4(&mut frame, &layers, &quote, &rewrite, 1)?;
     Ok(frame)
@@ -211,7 +211,7 @@ proptest! {
         let mut frame = error6(origin, seen.source, 64, &quote(&seen));
         let layers = parse(&frame).unwrap();
         let (found, key) = quoted_flow6(&frame, &layers, 0).unwrap();
-        prop_assert_eq!(if backward { forward } else { made.reverse }, key.tuple);
+        prop_assert_eq!(if backward { forward } else { made.reverse }, key.tuple());
         let rewrite = Rewrite::new(&forward, &made.reverse, made.decision, direction);
         prop_assert_eq!(Ok(()), translate_error6(&mut frame, &layers, &found, &rewrite, 1));
         prop_assert_eq!(error6(shown, sent.source, 63, &quote(&sent)), frame);

@@ -407,7 +407,7 @@ fn flows() -> impl Iterator<Item = u64> {
             destination_port: 443,
             context: 0,
         };
-        hasher.one4(&sluice_wire::FlowKey4 { tuple, protocol: 6 })
+        hasher.one4(&sluice_wire::FlowKey4::new(tuple, 6))
     })
 }
 

@@ -1,7 +1,7 @@
 //! Keyed hashes of flow keys.
 //!
 //! Because attackers can choose flow keys, the hash has a secret seed and is not linear. It applies AES rounds to the
-//! tuple. Keys that collide under CRC32 or Toeplitz with any seed are distributed evenly. For one seed, every
+//! key. Keys that collide under CRC32 or Toeplitz with any seed are distributed evenly. For one seed, every
 //! little-endian processor computes identical hashes, with or without AES instructions.
 
 use crate::simd::aes::{Unit, software};
@@ -116,30 +116,30 @@ mod tests {
 
     fn key4() -> impl Strategy<Value = FlowKey4> {
         any::<(u32, u32, u16, u16, u32, u8)>().prop_map(
-            |(source, destination, source_port, destination_port, context, protocol)| FlowKey4 {
-                tuple: Tuple4 {
+            |(source, destination, source_port, destination_port, context, protocol)| {
+                let tuple = Tuple4 {
                     source,
                     destination,
                     source_port,
                     destination_port,
                     context,
-                },
-                protocol,
+                };
+                FlowKey4::new(tuple, protocol)
             },
         )
     }
 
     fn key6() -> impl Strategy<Value = FlowKey6> {
         any::<([u64; 2], [u64; 2], u16, u16, u32, u8)>().prop_map(
-            |(source, destination, source_port, destination_port, context, protocol)| FlowKey6 {
-                tuple: Tuple6 {
+            |(source, destination, source_port, destination_port, context, protocol)| {
+                let tuple = Tuple6 {
                     source,
                     destination,
                     source_port,
                     destination_port,
                     context,
-                },
-                protocol,
+                };
+                FlowKey6::new(tuple, protocol)
             },
         )
     }
@@ -209,10 +209,10 @@ mod tests {
         #[test]
         fn hash_of_keys_that_differ_in_one_bit_differs(seed in any::<[u64; 2]>(), key in key4(), bit in 0usize..136) {
             let mut bytes = [0; 17];
-            bytes[..16].copy_from_slice(bytemuck::bytes_of(&key.tuple));
-            bytes[16] = key.protocol;
+            bytes[..16].copy_from_slice(bytemuck::bytes_of(&key.words));
+            bytes[16] = key.high;
             bytes[bit / 8] ^= 1 << (bit % 8);
-            let other = FlowKey4 { tuple: bytemuck::pod_read_unaligned(&bytes[..16]), protocol: bytes[16] };
+            let other = FlowKey4 { words: bytemuck::pod_read_unaligned(&bytes[..16]), high: bytes[16] };
             let hasher = Hasher::new(seed);
             prop_assert_ne!(hasher.one4(&key), hasher.one4(&other));
         }

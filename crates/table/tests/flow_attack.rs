@@ -7,7 +7,7 @@ use bytemuck::{Pod, Zeroable};
 use sluice_table::flow::{FlowTable, Links, Record};
 use sluice_table::hash::Hasher;
 use sluice_table::memory::Line;
-use sluice_wire::key::{Direction, FlowKey4, FlowKey6, Tuple4, Tuple6};
+use sluice_wire::key::{Direction, FlowKey4, FlowKey6, KeyWords4, Tuple4, Tuple6};
 use std::collections::HashSet;
 
 fn number<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
@@ -22,7 +22,7 @@ fn key4(input: &[u8]) -> FlowKey4 {
         destination_port: u16::from_be_bytes(number(input, 10)),
         context: 0,
     };
-    FlowKey4 { tuple, protocol: 17 }
+    FlowKey4::new(tuple, 17)
 }
 
 fn key6(input: &[u8]) -> FlowKey6 {
@@ -34,7 +34,7 @@ fn key6(input: &[u8]) -> FlowKey6 {
         destination_port: u16::from_be_bytes(number(input, 34)),
         context: 0,
     };
-    FlowKey6 { tuple, protocol: 17 }
+    FlowKey6::new(tuple, 17)
 }
 
 /// Checks that 65,536 hashes are distinct, and that each group of 12 hash bits that selects a position is randomly
@@ -75,8 +75,8 @@ fn hash6_of_keys_that_collide_under_crc32_and_toeplitz_spreads() {
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(64))]
 struct Session {
-    tuples: [Tuple4; 2],
-    protocol: u64,
+    keys: [KeyWords4; 2],
+    more: u64,
     links: Links,
     rest: [u64; 2],
 }
@@ -86,8 +86,8 @@ impl Record for Session {
 
     fn key(&self, direction: Direction) -> FlowKey4 {
         FlowKey4 {
-            tuple: self.tuples[direction as usize],
-            protocol: self.protocol as u8,
+            words: self.keys[direction as usize],
+            high: 0,
         }
     }
 
@@ -113,8 +113,7 @@ fn table_of_keys_that_collide_under_crc32_and_toeplitz_fills_to_its_capacity() {
     let mut table = FlowTable::new(&mut memory, capacity).unwrap();
     for pair in keys.chunks(2) {
         let record = Session {
-            tuples: [pair[0].tuple, pair[1].tuple],
-            protocol: 17,
+            keys: [pair[0].words, pair[1].words],
             ..Session::zeroed()
         };
         table

@@ -38,7 +38,7 @@ fn passing(bytes: &[u8], layers: &Layers, checksums: Checksums, mac: &[u8; 6]) {
         headers: false,
         ..Policy::default()
     };
-    let destination = layers.key4(bytes, 0).tuple.destination;
+    let destination = layers.key4(bytes, 0).tuple().destination;
     let passes = layers.class == Class::Ipv4
         && layers.fragment == Fragment::Whole
         && !layers.flags.has(Flags::OPTIONS)
@@ -67,8 +67,8 @@ pub fn wire(bytes: &[u8]) {
         "{layers:?}"
     );
     assert!((0..2).all(|k| layers.tag(bytes, k).is_some() == (k < layers.tags as usize)));
-    assert_eq!(layers.protocol, layers.key4(bytes, 1).protocol);
-    assert_eq!(layers.source_port, layers.key6(bytes, 1).tuple.source_port);
+    assert_eq!(layers.protocol, layers.key4(bytes, 1).protocol());
+    assert_eq!(layers.source_port, layers.key6(bytes, 1).tuple().source_port);
     tagged(bytes, &layers);
 
     let lenient = Policy {
@@ -118,7 +118,7 @@ pub fn wire(bytes: &[u8]) {
     if let Ok(quote) = quoted(bytes, &layers) {
         let inner = quote.layers;
         assert!(layers.l4 < inner.l3 && inner.l3 < inner.l4 && inner.l4 + 8 <= inner.end && inner.end <= layers.end);
-        assert_eq!(quote.key4(bytes, 0).protocol, quote.key6(bytes, 0).protocol);
+        assert_eq!(quote.key4(bytes, 0).protocol(), quote.key6(bytes, 0).protocol());
     }
     if unverified.is_ok() {
         answers(bytes, &layers);

@@ -418,16 +418,14 @@ impl Layers {
             .copied()
             .unwrap_or_default();
         let addresses = u64::from_be_bytes(addresses);
-        FlowKey4 {
-            tuple: Tuple4 {
-                source: (addresses >> 32) as u32,
-                destination: addresses as u32,
-                source_port: self.source_port,
-                destination_port: self.destination_port,
-                context,
-            },
-            protocol: self.protocol,
-        }
+        let tuple = Tuple4 {
+            source: (addresses >> 32) as u32,
+            destination: addresses as u32,
+            source_port: self.source_port,
+            destination_port: self.destination_port,
+            context,
+        };
+        FlowKey4::new(tuple, self.protocol)
     }
 
     /// Flow key of an IPv6 packet. The addresses are zero if they lie beyond the end of `frame`.
@@ -440,15 +438,13 @@ impl Layers {
                 *word = u64::from_be_bytes(*bytes);
             }
         }
-        FlowKey6 {
-            tuple: Tuple6 {
-                source: [words[0], words[1]],
-                destination: [words[2], words[3]],
-                source_port: self.source_port,
-                destination_port: self.destination_port,
-                context,
-            },
-            protocol: self.protocol,
-        }
+        let tuple = Tuple6 {
+            source: [words[0], words[1]],
+            destination: [words[2], words[3]],
+            source_port: self.source_port,
+            destination_port: self.destination_port,
+            context,
+        };
+        FlowKey6::new(tuple, self.protocol)
     }
 }

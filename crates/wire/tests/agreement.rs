@@ -4,7 +4,7 @@ use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use proptest::prelude::*;
 use sluice_testkit::packet::{Frame, Network, Transport};
 use sluice_testkit::strategy;
-use sluice_wire::{Checksums, Class, Flags, Fragment, Layers, Policy, Validity, key, parse, validate};
+use sluice_wire::{Checksums, Class, Flags, Fragment, Layers, Policy, Validity, parse, validate};
 
 /// Source and destination address in the description of a generated frame, as numbers.
 fn addresses(frame: &Frame) -> (u128, u128) {
@@ -40,7 +40,8 @@ fn key_of(layers: &Layers, bytes: &[u8]) -> (u128, u128, u16, u16, u8) {
     let join = |[high, low]: [u64; 2]| (high as u128) << 64 | low as u128;
     match layers.class {
         Class::Ipv4 => {
-            let key::FlowKey4 { tuple: t, protocol } = layers.key4(bytes, 5);
+            let key = layers.key4(bytes, 5);
+            let (t, protocol) = (key.tuple(), key.protocol());
             assert_eq!(5, t.context);
             (
                 t.source.into(),
@@ -51,7 +52,8 @@ fn key_of(layers: &Layers, bytes: &[u8]) -> (u128, u128, u16, u16, u8) {
             )
         }
         _ => {
-            let key::FlowKey6 { tuple: t, protocol } = layers.key6(bytes, 5);
+            let key = layers.key6(bytes, 5);
+            let (t, protocol) = (key.tuple(), key.protocol());
             assert_eq!(5, t.context);
             (
                 join(t.source),

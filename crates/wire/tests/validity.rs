@@ -316,7 +316,7 @@ fn checksum_left_to_offload_is_told_and_completed() {
     for right in frames {
         let layers = parse(&right).unwrap();
         let payload = layers.payload(&right);
-        let key = layers.key4(&right, 0).tuple;
+        let key = layers.key4(&right, 0).tuple();
         let length = payload.len() as u16;
         let pseudo = match layers.class {
             sluice_wire::Class::Ipv4 => {

@@ -312,7 +312,7 @@ fn inspect(
 
 /// Endpoints of an IPv4 packet of a flow.
 pub fn ends(layers: &Layers, frame: &[u8], direction: Direction, established: bool) -> Endpoints {
-    let key = layers.key4(frame, 0).tuple;
+    let key = layers.key4(frame, 0).tuple();
     Endpoints {
         source: Ipv4Addr::from(key.source).into(),
         destination: Ipv4Addr::from(key.destination).into(),

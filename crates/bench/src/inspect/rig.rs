@@ -167,16 +167,16 @@ impl<'s, 'm> Rig<'s, 'm> {
             _ => {}
         }
         let [(source, source_port), (destination, destination_port)] = ends(flow);
-        let key = FlowKey4 {
-            tuple: Tuple4 {
+        let key = FlowKey4::new(
+            Tuple4 {
                 source,
                 destination,
                 source_port,
                 destination_port,
                 context: bridge_context(0),
             },
-            protocol: if self.case.transport.connects(flow) { 6 } else { 17 },
-        };
+            if self.case.transport.connects(flow) { 6 } else { 17 },
+        );
         let setup = self.plane.start_parameters();
         let shard = setup.steering.of_bridged::<V4>(&key);
         setup.owners.of(shard).unwrap_or_default().into()

@@ -7,7 +7,7 @@ use sluice_dpdk::memory::Region;
 use sluice_dpdk::tsc;
 use sluice_table::hash::Hasher;
 use sluice_table::prefetch::{prefetch_read_at, prefetch_write};
-use sluice_wire::{FlowKey4, Tuple4};
+use sluice_wire::Tuple4;
 
 use crate::rig::BUFFERS;
 use crate::rig::frames::{Hosts, Random, SEED, ends};
@@ -68,28 +68,27 @@ fn buckets(count: usize) -> usize {
     (count / 3).next_power_of_two().max(64)
 }
 
-fn key(number: u32) -> FlowKey4 {
+/// The key of a flow, with its protocol in place of the context.
+fn key(number: u32) -> Tuple4 {
     let e = ends(Hosts::Sixteen, number);
-    FlowKey4 {
-        tuple: Tuple4 {
-            source: e.inside.0,
-            destination: e.remote.0,
-            source_port: e.inside.1,
-            destination_port: e.remote.1,
-            context: 0,
-        },
-        protocol: 6,
+    Tuple4 {
+        source: e.inside.0,
+        destination: e.remote.0,
+        source_port: e.inside.1,
+        destination_port: e.remote.1,
+        context: 6,
     }
 }
 
-fn words_of(key: &FlowKey4) -> [u32; 4] {
-    let t = &key.tuple;
-    [
-        t.source,
-        t.destination,
-        u32::from(t.source_port) | u32::from(t.destination_port) << 16,
-        key.protocol.into(),
-    ]
+/// The hash of a key.
+fn hash(hasher: &Hasher, key: &Tuple4) -> u64 {
+    let mut out = [0];
+    hasher.blocks(&[bytemuck::cast(*key)], &mut out);
+    out[0]
+}
+
+fn words_of(key: &Tuple4) -> [u32; 4] {
+    bytemuck::cast(*key)
 }
 
 fn fold(x: u32) -> u16 {
@@ -116,7 +115,7 @@ impl<'m> Probe<'m> {
         let mask = probe.buckets.len() - 1;
         for number in 0..count as u32 {
             let key = key(number);
-            let hash = probe.hasher.one4(&key);
+            let hash = hash(&probe.hasher, &key);
             probe.sessions[number as usize] = Session {
                 key: words_of(&key),
                 outside_address: 0xcb00_7100 | number & 0xff,
@@ -179,7 +178,7 @@ impl<'m> Probe<'m> {
     #[inline(always)]
     fn translate(&mut self, first: usize, now: u32) -> u64 {
         let mask = self.buckets.len() - 1;
-        let mut keys = [FlowKey4::default(); BATCH];
+        let mut keys = [Tuple4::default(); BATCH];
         let mut hashes = [0u64; BATCH];
         let mut found = [u32::MAX; BATCH];
         for (i, (key, hash)) in keys.iter_mut().zip(&mut hashes).enumerate() {
@@ -192,17 +191,14 @@ impl<'m> Probe<'m> {
             if p[14] != 0x45 {
                 continue;
             }
-            *key = FlowKey4 {
-                tuple: Tuple4 {
-                    source: u32::from_be_bytes([p[26], p[27], p[28], p[29]]),
-                    destination: u32::from_be_bytes([p[30], p[31], p[32], p[33]]),
-                    source_port: u16::from_be_bytes([p[34], p[35]]),
-                    destination_port: u16::from_be_bytes([p[36], p[37]]),
-                    context: 0,
-                },
-                protocol: p[23],
+            *key = Tuple4 {
+                source: u32::from_be_bytes([p[26], p[27], p[28], p[29]]),
+                destination: u32::from_be_bytes([p[30], p[31], p[32], p[33]]),
+                source_port: u16::from_be_bytes([p[34], p[35]]),
+                destination_port: u16::from_be_bytes([p[36], p[37]]),
+                context: p[23].into(),
             };
-            *hash = self.hasher.one4(key);
+            *hash = self::hash(&self.hasher, key);
             prefetch_read_at(self.buckets, *hash as usize & mask);
         }
         for (hash, found) in hashes.iter().zip(&mut found) {

@@ -127,16 +127,16 @@ impl Homes {
     /// Key of a flow's session in the direction from inside.
     pub fn key(self, flow: u32) -> FlowKey4 {
         let ends = ends(self.hosts(), flow);
-        FlowKey4 {
-            tuple: Tuple4 {
+        FlowKey4::new(
+            Tuple4 {
                 source: ends.inside.0,
                 destination: ends.remote.0,
                 source_port: ends.inside.1,
                 destination_port: ends.remote.1,
                 context: context(flow / self.terminals, 0, false),
             },
-            protocol: if ends.tcp { 6 } else { 17 },
-        }
+            if ends.tcp { 6 } else { 17 },
+        )
     }
 
     /// MAC address of a flow's terminal, and virtual MAC address of its site.

@@ -33,7 +33,7 @@ impl Ends {
         if layers.class != Class::Ipv4 || layers.fragment != Fragment::Whole || !has_ports {
             return None;
         }
-        let tuple = layers.key4(frame, Default::default()).tuple;
+        let tuple = layers.key4(frame, Default::default()).tuple();
         Some(Self {
             layers,
             source: (tuple.source.into(), tuple.source_port),

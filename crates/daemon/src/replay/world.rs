@@ -495,13 +495,15 @@ pub fn flow(frame: &[u8]) -> (u8, [u64; 4], [u16; 2]) {
     match layers.class {
         Class::Ipv4 => {
             let key = layers.key4(frame, 0);
-            let (source, destination) = (key.tuple.source.into(), key.tuple.destination.into());
-            (key.protocol, [0, source, 0, destination], ports)
+            let tuple = key.tuple();
+            let (source, destination) = (tuple.source.into(), tuple.destination.into());
+            (key.protocol(), [0, source, 0, destination], ports)
         }
         Class::Ipv6 => {
             let key = layers.key6(frame, 0);
-            let ([a, b], [c, d]) = (key.tuple.source, key.tuple.destination);
-            (key.protocol, [a, b, c, d], ports)
+            let tuple = key.tuple();
+            let ([a, b], [c, d]) = (tuple.source, tuple.destination);
+            (key.protocol(), [a, b, c, d], ports)
         }
         _ => Default::default(),
     }

@@ -337,7 +337,7 @@ pub fn macs_from(
 /// The tuple of a session's first packet, after translation of the destination.
 #[inline(always)]
 fn translated<F: Family>(session: &F::Session) -> F::Tuple {
-    let (forward, reverse) = (session.forward(), session.reverse());
+    let (forward, reverse) = (&session.forward(), &session.reverse());
     F::Tuple::new(
         forward.source(),
         reverse.source(),

@@ -56,14 +56,13 @@ pub fn hairpin<F: Family>(
         return;
     };
     let track = session.track_mut();
-    track.packets[direction as usize] += 1;
-    track.bytes[direction as usize] += u64::from(layers.end.saturating_sub(layers.l3));
+    track.count(direction, layers.end.saturating_sub(layers.l3));
     if !matches!(tracked, Tracked::Nothing) && refreshes {
         track.last_seen = ctx.now.stamp();
     }
     let as_sent = match direction {
-        Direction::Forward => *session.reverse(),
-        Direction::Reverse => *session.forward(),
+        Direction::Forward => session.reverse(),
+        Direction::Reverse => session.forward(),
     };
     let shares = !F::IS_V6 && shares_address::<F>(session, direction, ctx.snapshot);
     if let Some(class) = track_further::<F>(tracked, session, direction, ctx.now) {

@@ -51,7 +51,7 @@ fn admit_of<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, frame: &[u8]) -> 
         return Ok(());
     };
     let key = F::key(layers, frame, context);
-    let datagram = || datagram::<F>(ctx, meta, F::tuple(&key));
+    let datagram = || datagram::<F>(ctx, meta, &F::tuple(&key));
     if layers.fragment == Fragment::Later {
         // A later fragment gets the result of the first fragment, because only the first fragment has the fields that
         // rules match.
@@ -116,7 +116,7 @@ fn admit_datagram<F: Family>(
             _ => {}
         }
     }
-    let queried = filter::header::<F>(snapshot, meta, frame, F::tuple(key), 0);
+    let queried = filter::header::<F>(snapshot, meta, frame, &F::tuple(key), 0);
     filter::query_filter::<F>((filters, filter), &header(queried), ctx.own, ctx.now.nanoseconds)?;
     if !is_error && layers.tcp_flags & RST == 0 {
         flows.admitted.note(F::hash_one(ctx.hasher, key), ctx.now, generation);
@@ -133,7 +133,7 @@ fn would_start<F: Family>(
     flow: &F::Key,
     filter: &Filter<F::Number>,
 ) -> bool {
-    let first = filter::first_header::<F>(snapshot, meta, F::protocol(flow), F::tuple(flow), 0);
+    let first = filter::first_header::<F>(snapshot, meta, F::protocol(flow), &F::tuple(flow), 0);
     let first = filter::with_macs(snapshot, header(first), || filter::macs_of(frame, &meta.layers));
     filter::would_pass::<F>(filter, &first)
 }
@@ -155,7 +155,7 @@ fn sent_of<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, frame: &[u8]) {
         return;
     };
     let key = F::key(&meta.layers, frame, snapshot.context(meta, frame));
-    let tuple = F::tuple(&key);
+    let tuple = &F::tuple(&key);
     if F::is_group(tuple.destination()) || !may_be_of_flow(&meta.layers) {
         return;
     }

@@ -41,8 +41,8 @@ pub fn port_owner<F: Family>(session: &F::Session, snapshot: &Snapshot, shard: u
         return PortOwner::Unowned;
     }
     let public = match session.nat().outbound(Direction::Forward) {
-        true => session.reverse(),
-        false => session.forward(),
+        true => &session.reverse(),
+        false => &session.forward(),
     };
     let (address, port) = (public.destination(), public.destination_port());
     if PortClass::of(session.protocol(), <F::Address as sluice_nat::Address>::BITS).is_none() {

@@ -78,7 +78,7 @@ pub(crate) fn rules_may_affect<F: Family>(session: &F::Session, snapshot: &Snaps
         return !nat.is_some_and(Accumulate::is_empty)
             || !filter.is_none_or(|changed| changed.is_some_and(Accumulate::is_empty));
     }
-    let forward = session.forward();
+    let forward = &session.forward();
     nat.is_none_or(|changed| changed.may_affect(forward.source(), forward.destination()))
         || filter.is_some_and(|changed| filter::may_affect::<F>(changed, session))
 }
@@ -157,8 +157,8 @@ fn matches_rules<F: Family>(
         // No rule matches traffic that a site originates.
         return is_translated_as_site::<F>(session, snapshot);
     }
-    let (rules, forward, protocol) = (&snapshot.nat::<F>().rules, session.forward(), session.protocol());
-    let (nat, reverse) = (session.nat(), session.reverse());
+    let (rules, forward, protocol) = (&snapshot.nat::<F>().rules, &session.forward(), session.protocol());
+    let (nat, reverse) = (session.nat(), &session.reverse());
     let mapped = nat.pool().is_some() && !nat.translates_source();
     let redirection = rules
         .match_destination(forward, protocol, session.interface())
@@ -210,7 +210,7 @@ fn is_translated_as_site<F: Family>(session: &F::Session, snapshot: &Snapshot) -
 
 /// Whether the destination of a session is translated to a target.
 pub(crate) fn leads_to<F: Family>(session: &F::Session, target: &Target<F::Address>) -> bool {
-    let reverse = session.reverse();
+    let reverse = &session.reverse();
     let query = PortClass::of(session.protocol(), <F::Address as Address>::BITS) == Some(PortClass::Query);
     session.nat().translates_destination()
         && reverse.source() == target.address

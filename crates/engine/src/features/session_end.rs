@@ -113,7 +113,7 @@ fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], tools: &Ses
         let Some(session) = table.get(index) else { continue };
         put(&mut keys, session.key(Direction::Forward));
         put(&mut keys, session.key(Direction::Reverse));
-        let (forward, reverse) = (session.forward(), session.reverse());
+        let (forward, reverse) = (&session.forward(), &session.reverse());
         put(
             &mut endings,
             bindings.release_request(session.nat(), session.protocol(), forward, reverse),
@@ -227,7 +227,7 @@ pub fn log_end<F: Family>(
 #[inline(always)]
 fn release<F: Family>(shard: &mut Shard<'_>, session: &F::Session, tools: &SessionTools<'_>) {
     uninspect::<F>(shard, session, EndReason::Forced, tools);
-    let (forward, reverse, now) = (session.forward(), session.reverse(), tools.now.nanoseconds);
+    let (forward, reverse, now) = (&session.forward(), &session.reverse(), tools.now.nanoseconds);
     tools.leave(session.nat(), forward.context());
     F::bindings(shard).release_one(session.nat(), session.protocol(), forward, reverse, now);
 }

@@ -81,7 +81,7 @@ pub fn reject_forged<F: Family>(
     key: &F::Key,
     plan: FlowDecision<F>,
 ) -> FlowDecision<F> {
-    let tuple = F::tuple(key);
+    let tuple = &F::tuple(key);
     if !is_site(tuple.context()) || meta.origin != Origin::Received {
         return plan;
     }
@@ -117,8 +117,8 @@ enum SiteOwner {
 #[inline(always)]
 fn site_owner<F: Family>(table: &Sites, session: &F::Session, direction: Direction, key: &F::Tuple) -> SiteOwner {
     let other = match direction {
-        Direction::Forward => session.reverse(),
-        Direction::Reverse => session.forward(),
+        Direction::Forward => &session.reverse(),
+        Direction::Reverse => &session.forward(),
     };
     // If the key is not in a site's context, the packet goes to the terminal.
     let (upstream, own, answer, hop) = if is_site(key.context()) {
@@ -159,7 +159,7 @@ pub fn terminal<F: Family>(
     let Some(sites) = exit.snapshot.sites.as_deref() else {
         return Ok(None);
     };
-    match site_owner::<F>(&sites.table, session, direction, F::tuple(key)) {
+    match site_owner::<F>(&sites.table, session, direction, &F::tuple(key)) {
         SiteOwner::NoSite => Ok(None),
         SiteOwner::Sites(None, upstream) => Err(TerminalFault::LeaseLost(upstream)),
         SiteOwner::Sites(Some(view), false) if !is_for(&view, frame, meta, exit) => Err(TerminalFault::NotOurMac),

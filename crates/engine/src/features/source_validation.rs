@@ -90,8 +90,8 @@ pub fn rebind<F: Family>(
 /// Whether source validation still accepts the packets of a session on the interfaces to which it is bound.
 pub fn are_valid<F: Family>(session: &F::Session, snapshot: &Snapshot, forwarding: &ForwardingState) -> bool {
     let ends = [
-        (Direction::Forward, session.forward()),
-        (Direction::Reverse, session.reverse()),
+        (Direction::Forward, &session.forward()),
+        (Direction::Reverse, &session.reverse()),
     ];
     ends.into_iter().all(|(direction, tuple)| {
         let number = session.bound_interface(direction);

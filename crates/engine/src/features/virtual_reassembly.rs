@@ -46,10 +46,7 @@ impl DatagramKey {
             destination_port: identification as u16,
             context: self.context,
         };
-        hasher.one6(&FlowKey6 {
-            tuple,
-            protocol: self.protocol,
-        })
+        hasher.one6(&FlowKey6::new(tuple, self.protocol))
     }
 }
 

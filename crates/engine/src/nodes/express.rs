@@ -205,7 +205,7 @@ fn classify<F: LaneFamily>(
             unusual |= Slots::from(!F::is_of_other_family(head)) << i;
             continue;
         };
-        (*key, *length) = F::key_of(head, protocol, ingress.context);
+        (*key, *length) = F::key_of(head, ingress.context);
         tcp |= Slots::from(protocol == TCP) << i;
         udp |= Slots::from(protocol == UDP) << i;
     }

@@ -101,8 +101,7 @@ pub fn deliver<F: Family>(
     };
     if let Some(session) = F::table(shard).get_mut(index) {
         let track = session.track_mut();
-        track.packets[direction as usize] += 1;
-        track.bytes[direction as usize] += u64::from(layers.end.saturating_sub(layers.l3));
+        track.count(direction, layers.end.saturating_sub(layers.l3));
     }
     track::<F>(tracked, shard, index, direction, exit.snapshot, exit.now);
     if !layers.flags.has(Flags::ICMP_ERROR) {

@@ -5,7 +5,7 @@ use sluice_wire::Direction;
 
 use crate::packet::adjacency::AdjacencyIndex;
 
-/// Word that contains the protocol of a session and, for each direction, two values: the interface on which packets of
+/// Word that contains, for each direction, two values: the interface on which packets of
 /// this direction arrive, and whether they refresh the session (RFC 4787, REQ-6).
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(transparent)]
@@ -21,10 +21,10 @@ impl BoundInterfaces {
     /// Interface number of a direction that is not bound to an interface.
     pub const NONE: u16 = AdjacencyIndex::MAX_INTERFACES as u16;
 
-    /// Creates the word from a protocol and, for each direction, the interface and whether packets refresh the session.
-    pub fn new(protocol: u8, interfaces: [u16; 2], refreshes: [bool; 2]) -> Self {
+    /// Creates the word from, for each direction, the interface and whether packets refresh the session.
+    pub fn new(interfaces: [u16; 2], refreshes: [bool; 2]) -> Self {
         let refreshes = refreshes.map(|refreshes| u32::from(refreshes) * Self::REFRESHES);
-        let bare = Self(u32::from(protocol) << (2 * Self::WIDTH) | refreshes[0] | refreshes[1] << Self::WIDTH);
+        let bare = Self(refreshes[0] | refreshes[1] << Self::WIDTH);
         let [forward, reverse] = interfaces;
         bare.with(Direction::Forward, forward).with(Direction::Reverse, reverse)
     }
@@ -52,12 +52,6 @@ impl BoundInterfaces {
     #[inline(always)]
     pub fn refreshes(self, direction: Direction) -> bool {
         self.of(direction) & Self::REFRESHES != 0
-    }
-
-    /// IP protocol of the session.
-    #[inline(always)]
-    pub fn protocol(self) -> u8 {
-        (self.0 >> (2 * Self::WIDTH)) as u8
     }
 }
 

@@ -71,7 +71,7 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     /// Creates a key from a tuple and a protocol.
     fn make_key(tuple: Self::Tuple, protocol: u8) -> Self::Key;
     /// The tuple of a key.
-    fn tuple(key: &Self::Key) -> &Self::Tuple;
+    fn tuple(key: &Self::Key) -> Self::Tuple;
     /// The protocol of a key.
     fn protocol(key: &Self::Key) -> u8;
     /// The key of the opposite direction.

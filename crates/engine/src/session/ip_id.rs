@@ -124,10 +124,7 @@ fn hash<B: AsRef<[u8]>>(hasher: &Hasher, header: &Ipv4<B>) -> u64 {
         destination: header.destination(),
         ..Tuple4::default()
     };
-    hasher.one4(&FlowKey4 {
-        tuple,
-        protocol: header.protocol(),
-    })
+    hasher.one4(&FlowKey4::new(tuple, header.protocol()))
 }
 
 /// IP IDs for fragmented datagrams.

@@ -7,7 +7,8 @@
 use bytemuck::{Pod, Zeroable};
 use sluice_nat::{Decision, Tracking};
 use sluice_table::flow::{Links, Record};
-use sluice_wire::{Direction, FlowKey4, FlowKey6, Tuple4, Tuple6};
+use sluice_wire::key::{KeyWords4, KeyWords6};
+use sluice_wire::{Direction, FlowKey4, FlowKey6};
 
 use crate::packet::adjacency::AdjacencyIndex;
 use crate::session::bound_interfaces::BoundInterfaces;
@@ -16,16 +17,43 @@ use crate::session::bound_interfaces::BoundInterfaces;
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct Track {
-    /// Number of packets in each direction.
-    pub packets: [u64; 2],
     /// Number of bytes of L3 datagrams in each direction.
-    pub bytes: [u64; 2],
+    bytes: [u64; 2],
+    /// Number of packets in each direction: the low 32 bits, and the bits above them.
+    packets: [u32; 2],
+    packets_high: [u16; 2],
+    /// The high bits of the keys' contexts.
+    pub(super) high: [u8; 2],
+    spare: [u8; 2],
     /// Connection state.
     pub tracking: Tracking,
     /// Tick of the last packet that refreshed the session.
     pub last_seen: u32,
     /// Links of the timer wheel.
     pub links: Links,
+}
+
+impl Track {
+    /// Number of packets in each direction.
+    pub fn packets(&self) -> [u64; 2] {
+        [0, 1].map(|direction| u64::from(self.packets_high[direction]) << 32 | u64::from(self.packets[direction]))
+    }
+
+    /// Number of bytes of L3 datagrams in each direction.
+    pub fn bytes(&self) -> [u64; 2] {
+        self.bytes
+    }
+
+    /// Counts a packet with a datagram of this length.
+    #[inline(always)]
+    pub fn count(&mut self, direction: Direction, length: u16) {
+        let (packets, carry) = self.packets[direction as usize].overflowing_add(1);
+        self.packets[direction as usize] = packets;
+        if carry {
+            self.packets_high[direction as usize] += 1;
+        }
+        self.bytes[direction as usize] += u64::from(length);
+    }
 }
 
 /// The decisions that the slow path has made. Both families have one layout: 32 bytes after the tuples.
@@ -42,7 +70,7 @@ pub struct Verdict {
     pub(crate) application: u32,
     /// Encoded state of the session's inspection.
     pub inspect: u32,
-    /// Protocol of the session, and interfaces on which its packets arrive.
+    /// Interfaces on which the packets arrive.
     pub bound: BoundInterfaces,
 }
 
@@ -58,10 +86,8 @@ impl Verdict {
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, align(64))]
 pub struct Session4 {
-    /// Key of packets in the direction of the first packet.
-    pub forward: Tuple4,
-    /// Key of the packets in the reverse direction.
-    pub reverse: Tuple4,
+    /// Keys of packets by direction, without the high bits of their contexts.
+    pub keys: [KeyWords4; 2],
     /// The decisions that the slow path has made.
     pub verdict: Verdict,
     /// The state that is updated by packets.
@@ -72,10 +98,8 @@ pub struct Session4 {
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, align(64))]
 pub struct Session6 {
-    /// Key of packets in the direction of the first packet.
-    pub forward: Tuple6,
-    /// Key of the packets in the reverse direction.
-    pub reverse: Tuple6,
+    /// Keys of packets by direction, without the high bits of their contexts.
+    pub keys: [KeyWords6; 2],
     /// The decisions that the slow path has made.
     pub verdict: Verdict,
     spare: [u8; 16],
@@ -100,21 +124,15 @@ impl Record for Session4 {
 
     #[inline(always)]
     fn key(&self, direction: Direction) -> FlowKey4 {
-        let tuple = match direction {
-            Direction::Forward => self.forward,
-            Direction::Reverse => self.reverse,
-        };
-        let protocol = self.verdict.bound.protocol();
-        FlowKey4 { tuple, protocol }
+        FlowKey4 {
+            words: self.keys[direction as usize],
+            high: self.track.high[direction as usize],
+        }
     }
 
     #[inline(always)]
     fn matches(&self, key: &FlowKey4, direction: Direction) -> bool {
-        let tuple = match direction {
-            Direction::Forward => &self.forward,
-            Direction::Reverse => &self.reverse,
-        };
-        *tuple == key.tuple && self.verdict.bound.protocol() == key.protocol
+        self.key(direction) == *key
     }
 
     #[inline(always)]
@@ -133,21 +151,15 @@ impl Record for Session6 {
 
     #[inline(always)]
     fn key(&self, direction: Direction) -> FlowKey6 {
-        let tuple = match direction {
-            Direction::Forward => self.forward,
-            Direction::Reverse => self.reverse,
-        };
-        let protocol = self.verdict.bound.protocol();
-        FlowKey6 { tuple, protocol }
+        FlowKey6 {
+            words: self.keys[direction as usize],
+            high: self.track.high[direction as usize],
+        }
     }
 
     #[inline(always)]
     fn matches(&self, key: &FlowKey6, direction: Direction) -> bool {
-        let tuple = match direction {
-            Direction::Forward => &self.forward,
-            Direction::Reverse => &self.reverse,
-        };
-        *tuple == key.tuple && self.verdict.bound.protocol() == key.protocol
+        self.key(direction) == *key
     }
 
     #[inline(always)]

@@ -141,7 +141,7 @@ impl Ended {
         application: Option<ProtocolPair>,
         reason: EndReason,
     ) -> Self {
-        let answered = track.packets.iter().all(|&packets| packets > 0);
+        let answered = track.packets().iter().all(|&packets| packets > 0);
         let state = match track.tracking.state() {
             _ if reason == EndReason::Bypass => FlowState::Bypassed,
             TcpState::BothFin | TcpState::Transitory if protocol == protocol::TCP => FlowState::Closed,
@@ -151,8 +151,8 @@ impl Ended {
         };
         Self {
             seen: summary.seen,
-            packets: track.packets,
-            bytes: track.bytes,
+            packets: track.packets(),
+            bytes: track.bytes(),
             state,
             reason,
             alerted: summary.alerted,

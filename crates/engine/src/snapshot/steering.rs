@@ -215,7 +215,7 @@ impl Steering {
     /// The shard of a bridged flow. Both directions of the flow have one shard.
     #[inline]
     pub fn of_bridged<F: Family>(&self, key: &F::Key) -> u16 {
-        let tuple = F::tuple(key);
+        let tuple = &F::tuple(key);
         let ports = PortClass::of(F::protocol(key), <F::Address as sluice_nat::Address>::BITS).is_some();
         let port = |port| if ports { port } else { 0 };
         let one = (tuple.source(), port(tuple.source_port()));
@@ -257,7 +257,7 @@ impl Steering {
         interface: u16,
         outside: bool,
     ) -> u16 {
-        let tuple = F::tuple(key);
+        let tuple = &F::tuple(key);
         let class = PortClass::of(F::protocol(key), <F::Address as sluice_nat::Address>::BITS);
         let Some(class) = class else {
             return self.of_host::<F>(remote::<F>(nat, key, interface, outside));
@@ -314,7 +314,7 @@ impl Steering {
     /// address determines the shard; otherwise the host's own address does.
     #[cold]
     pub fn of_host_flow<F: Family>(&self, nat: &Nat<F>, key: &F::Key) -> u16 {
-        let tuple = F::tuple(key);
+        let tuple = &F::tuple(key);
         let (own, other) = (
             (tuple.source(), tuple.source_port()),
             (tuple.destination(), tuple.destination_port()),
@@ -327,7 +327,7 @@ impl Steering {
     /// Like [`Steering::shard_of`], for configurations with subscribers' sites.
     #[inline(always)]
     pub fn shard_among_sites<F: Family>(&self, nat: &Nat<F>, key: &F::Key, interface: u16, outside: bool) -> u16 {
-        let tuple = F::tuple(key);
+        let tuple = &F::tuple(key);
         if is_site(tuple.context()) {
             return self.of_site(site(tuple.context()));
         }
@@ -350,7 +350,7 @@ impl Steering {
 /// as outside.
 #[cold]
 fn remote<F: Family>(nat: &Nat<F>, key: &F::Key, interface: u16, outside: bool) -> F::Address {
-    let tuple = F::tuple(key);
+    let tuple = &F::tuple(key);
     let (source, destination) = (tuple.source(), tuple.destination());
     let other = |host, other| match &nat.hosts {
         Some(hosts) => hosts.ends(tuple.context(), (host, ()), (other, ())).1.0,
@@ -382,7 +382,7 @@ enum ForwardTarget<A> {
 /// The target of the destination rule for a packet that arrived on an interface.
 #[inline(always)]
 fn forwarded<F: Family>(nat: &Nat<F>, key: &F::Key, interface: u16) -> Option<ForwardTarget<F::Address>> {
-    let tuple = F::tuple(key);
+    let tuple = &F::tuple(key);
     if !nat.rules.maybe_forwarded(tuple.destination(), tuple.destination_port()) {
         return None;
     }

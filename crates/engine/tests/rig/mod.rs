@@ -58,7 +58,7 @@ pub fn route(prefix: &str, length: u8, via: Via) -> Route {
 /// Source and destination of an IPv4 frame. For ICMP queries, both ports are the identifier.
 pub fn flow(frame: &[u8]) -> (SocketAddrV4, SocketAddrV4) {
     let layers = layers::parse(frame).unwrap();
-    let mut tuple = layers.key4(frame, 0).tuple;
+    let mut tuple = layers.key4(frame, 0).tuple();
     if layers.flags.has(Flags::ICMP_REPLY) {
         tuple.source_port = tuple.destination_port;
     } else if layers.flags.has(Flags::ICMP_QUERY) {

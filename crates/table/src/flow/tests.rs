@@ -2,15 +2,15 @@ use super::*;
 use crate::hash::Hasher;
 use bytemuck::{Pod, Zeroable};
 use proptest::prelude::*;
-use sluice_wire::key::{FlowKey4, Tuple4};
+use sluice_wire::key::{FlowKey4, KeyWords4, Tuple4};
 use std::collections::HashMap;
 
-/// A record with the layout of the engine's records: two cache lines, with both tuples in the first line.
+/// A record with the layout of the engine's records: two cache lines, with both keys in the first line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C, align(64))]
 struct Session {
-    tuples: [Tuple4; 2],
-    protocol: u64,
+    keys: [KeyWords4; 2],
+    rest: u64,
     decisions: [u64; 3],
     counters: [u64; 7],
     links: Links,
@@ -21,13 +21,13 @@ impl Record for Session {
 
     fn key(&self, direction: Direction) -> FlowKey4 {
         FlowKey4 {
-            tuple: self.tuples[direction as usize],
-            protocol: self.protocol as u8,
+            words: self.keys[direction as usize],
+            high: 0,
         }
     }
 
     fn matches(&self, key: &FlowKey4, direction: Direction) -> bool {
-        self.tuples[direction as usize] == key.tuple && self.protocol == u64::from(key.protocol)
+        self.key(direction) == *key
     }
 
     fn links(&self) -> &Links {
@@ -47,20 +47,22 @@ fn key(number: u32) -> FlowKey4 {
         destination_port: 443,
         context: 0,
     };
-    FlowKey4 { tuple, protocol: 6 }
+    FlowKey4::new(tuple, 6)
 }
 
 fn translated(number: u32) -> FlowKey4 {
-    let mut reverse = key(number).reversed();
-    reverse.tuple.destination = 0xc633_6400 | (number >> 16);
-    reverse.tuple.destination_port = number as u16;
-    reverse
+    let reverse = key(number).reversed();
+    let tuple = Tuple4 {
+        destination: 0xc633_6400 | (number >> 16),
+        destination_port: number as u16,
+        ..reverse.tuple()
+    };
+    FlowKey4::new(tuple, 6)
 }
 
 fn session(forward: FlowKey4, reverse: FlowKey4) -> Session {
     Session {
-        tuples: [forward.tuple, reverse.tuple],
-        protocol: u64::from(forward.protocol),
+        keys: [forward.words, reverse.words],
         ..Session::zeroed()
     }
 }
@@ -265,10 +267,8 @@ fn remove_with_a_wrong_hash_or_twice_changes_nothing() {
     assert!(table.remove(RecordIndex(2), forward, reverse).is_none());
     assert_eq!((2, 4), (table.len(), table.home.index.audit().entries));
     assert_eq!(
-        Some(record.tuples),
-        table
-            .remove(RecordIndex(0), forward, reverse)
-            .map(|record| record.tuples)
+        Some(record.keys),
+        table.remove(RecordIndex(0), forward, reverse).map(|record| record.keys)
     );
     assert!(table.remove(RecordIndex(0), forward, reverse).is_none());
     assert_eq!((1, 2), (table.len(), table.home.index.audit().entries));
@@ -298,7 +298,8 @@ fn scan_in_pieces_visits_every_record_in_use_once() {
 
 /// A hash with only a few variable bits, so that many keys have equal buckets or equal tags.
 fn poor_hash(key: &FlowKey4) -> u64 {
-    let sum = u64::from(key.tuple.source ^ key.tuple.destination) ^ u64::from(key.tuple.source_port) << 3;
+    let tuple = key.tuple();
+    let sum = u64::from(tuple.source ^ tuple.destination) ^ u64::from(tuple.source_port) << 3;
     (sum & 3) << 48 | (sum >> 1 & 7) << 29
 }
 

@@ -108,22 +108,22 @@ impl Unit {
     }
 }
 
-/// The block contains the protocol in all four columns. A difference between two tuples in one column therefore can't
-/// cancel a difference between their protocols.
-fn protocol_block(protocol: u8) -> [u32; 4] {
-    [u32::from(protocol); 4]
+/// The block contains the high bits of a context in all four columns. A difference between the words of two keys in one
+/// column therefore can't cancel a difference between these bits. A key without such bits has the hash of its words.
+fn high_block(high: u8) -> [u32; 4] {
+    [u32::from(high); 4]
 }
 
-/// Hash input that contains the ports, context and protocol of an IPv6 key.
-fn last_block(key: &FlowKey6) -> [u32; 4] {
-    let ports = u32::from(key.tuple.source_port) | u32::from(key.tuple.destination_port) << 16;
-    [ports, key.tuple.context, u32::from(key.protocol), 0]
+/// The words of an IPv6 key as three blocks, the last with the high bits of the context.
+fn blocks_of(key: &FlowKey6) -> [[u64; 2]; 3] {
+    let [a, b, c, d, e] = key.words.words();
+    [[a, b], [c, d], [e, u64::from(key.high)]]
 }
 
 pub mod software {
     //! AES rounds with table lookups.
 
-    use super::{FlowKey4, FlowKey6, Keys, last_block, protocol_block};
+    use super::{FlowKey4, FlowKey6, Keys, blocks_of, high_block};
 
     type Block = [u32; 4];
 
@@ -185,8 +185,8 @@ pub mod software {
 
     pub fn hash4(k: &Keys, key: &FlowKey4) -> u64 {
         let state = round(
-            xor(bytemuck::cast(key.tuple), k.0[0]),
-            xor(k.0[1], protocol_block(key.protocol)),
+            xor(bytemuck::cast(key.words), k.0[0]),
+            xor(k.0[1], high_block(key.high)),
         );
         low_half(round(round(state, k.0[2]), k.0[3]))
     }
@@ -205,9 +205,10 @@ pub mod software {
     }
 
     pub fn hash6(k: &Keys, key: &FlowKey6) -> u64 {
-        let state = round(xor(bytemuck::cast(key.tuple.source), k.0[0]), k.0[1]);
-        let state = round(state, xor(bytemuck::cast(key.tuple.destination), k.0[2]));
-        let state = round(round(state, k.0[3]), xor(last_block(key), k.0[4]));
+        let [first, second, third] = blocks_of(key).map(bytemuck::cast);
+        let state = round(xor(first, k.0[0]), k.0[1]);
+        let state = round(state, xor(second, k.0[2]));
+        let state = round(round(state, k.0[3]), xor(third, k.0[4]));
         low_half(round(round(round(state, k.0[1]), k.0[2]), k.0[3]))
     }
 }
@@ -218,16 +219,16 @@ mod instructions {
     //! are independent. The speed of a batch is therefore limited by the throughput of the AES unit, not by its
     //! latency.
 
-    use super::{FlowKey4, FlowKey6, Keys, last_block, protocol_block};
+    use super::{FlowKey4, FlowKey6, Keys, blocks_of, high_block};
     use std::arch::x86_64::{__m128i, _mm_aesenc_si128, _mm_cvtsi128_si64, _mm_set_epi64x, _mm_xor_si128};
 
     #[target_feature(enable = "aes")]
     pub fn hash4(round_keys: &Keys, keys: &[FlowKey4], out: &mut [u64]) {
         let k: [__m128i; 5] = bytemuck::cast(round_keys.0);
         for (out, key) in out.iter_mut().zip(keys) {
-            let protocol = bytemuck::cast(protocol_block(key.protocol));
-            let state = _mm_xor_si128(bytemuck::cast(key.tuple), k[0]);
-            let state = _mm_aesenc_si128(state, _mm_xor_si128(k[1], protocol));
+            let high = bytemuck::cast(high_block(key.high));
+            let state = _mm_xor_si128(bytemuck::cast(key.words), k[0]);
+            let state = _mm_aesenc_si128(state, _mm_xor_si128(k[1], high));
             let state = _mm_aesenc_si128(_mm_aesenc_si128(state, k[2]), k[3]);
             *out = _mm_cvtsi128_si64(state) as u64;
         }
@@ -268,11 +269,12 @@ mod instructions {
     pub fn hash6(round_keys: &Keys, keys: &[FlowKey6], out: &mut [u64]) {
         let k: [__m128i; 5] = bytemuck::cast(round_keys.0);
         for (out, key) in out.iter_mut().zip(keys) {
-            let state = _mm_xor_si128(bytemuck::cast(key.tuple.source), k[0]);
+            let [first, second, third] = blocks_of(key);
+            let state = _mm_xor_si128(bytemuck::cast(first), k[0]);
             let state = _mm_aesenc_si128(state, k[1]);
-            let state = _mm_aesenc_si128(state, _mm_xor_si128(bytemuck::cast(key.tuple.destination), k[2]));
+            let state = _mm_aesenc_si128(state, _mm_xor_si128(bytemuck::cast(second), k[2]));
             let state = _mm_aesenc_si128(state, k[3]);
-            let state = _mm_aesenc_si128(state, _mm_xor_si128(bytemuck::cast(last_block(key)), k[4]));
+            let state = _mm_aesenc_si128(state, _mm_xor_si128(bytemuck::cast(third), k[4]));
             let state = _mm_aesenc_si128(_mm_aesenc_si128(state, k[1]), k[2]);
             *out = _mm_cvtsi128_si64(_mm_aesenc_si128(state, k[3])) as u64;
         }

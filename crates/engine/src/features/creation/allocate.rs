@@ -71,7 +71,7 @@ impl<F: Family> NewFlows<F> {
                         }
                     }
                     (Some(pool), Some(class)) => {
-                        flow.request = Some(F::bindings(shard).request(pool, class, F::tuple(key)));
+                        flow.request = Some(F::bindings(shard).request(pool, class, &F::tuple(key)));
                         CreationState::Queried
                     }
                 },
@@ -84,7 +84,7 @@ impl<F: Family> NewFlows<F> {
         }
         for (flow, key) in self.flows.iter_mut().zip(&self.keys) {
             if let (Some(request), Some(shard)) = (&mut flow.request, shard_of(ctx, batch.meta(flow.slot))) {
-                F::bindings_ref(shard).prefetch_block(request, F::tuple(key));
+                F::bindings_ref(shard).prefetch_block(request, &F::tuple(key));
             }
         }
     }
@@ -328,7 +328,7 @@ fn translate<F: Family>(
     full: bool,
     now: u64,
 ) -> Result<(decision::Translation<F::Tuple>, bool), Refusal> {
-    let (tuple, protocol) = (F::tuple(key), F::protocol(key));
+    let (tuple, protocol) = (&F::tuple(key), F::protocol(key));
     // If no port is available, an inside host gets an ICMP error, but an outside host does not (RFC 6888, REQ-11).
     if full {
         let inside = translation.mapped.is_none();
@@ -387,6 +387,6 @@ fn outside_address<F: Family>(
     let has_ports = PortClass::of(protocol, <F::Address as Address>::BITS).is_some();
     let translates = snapshot.nat::<F>().pools.get(pool)?.translates(protocol) && !has_ports;
     translates
-        .then(|| F::bindings_ref(shard).address_of(F::tuple(key), pool))
+        .then(|| F::bindings_ref(shard).address_of(&F::tuple(key), pool))
         .flatten()
 }

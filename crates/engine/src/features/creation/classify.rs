@@ -18,7 +18,7 @@ impl<F: Family> NewFlows<F> {
             let frame = batch.packets[slot as usize].bytes();
             let key = F::key(&meta.layers, frame, ctx.snapshot.context(meta, frame));
             put(&mut self.keys, key);
-            put(&mut queried, (*F::tuple(&key), F::protocol(&key), meta.interface));
+            put(&mut queried, (F::tuple(&key), F::protocol(&key), meta.interface));
         }
         let mut matches = [None; BURST_BUFFERS];
         ctx.snapshot.nat::<F>().rules.match_destinations(&queried, &mut matches);

@@ -22,7 +22,7 @@ pub fn decide<F: Family>(
     (known, mark): (Option<SessionApplication>, u32),
     host: Option<F::Address>,
 ) -> FlowDecision<F> {
-    let (rules, tuple, protocol) = (&ctx.snapshot.nat::<F>().rules, F::tuple(key), F::protocol(key));
+    let (rules, tuple, protocol) = (&ctx.snapshot.nat::<F>().rules, &F::tuple(key), F::protocol(key));
     let redirection = rules.match_destination(tuple, protocol, meta.interface);
     match route_flow::<F>(ctx, meta, key, redirection, host) {
         Ok(routed) => {

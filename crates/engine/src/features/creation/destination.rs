@@ -35,7 +35,7 @@ pub(super) fn translate_destination<F: Family>(
     (redirection, host): (DestinationMatch<F>, Option<F::Address>),
     outside: bool,
 ) -> Result<Destination<F>, FlowDecision<F>> {
-    let (nat, tuple) = (ctx.snapshot.nat::<F>(), F::tuple(key));
+    let (nat, tuple) = (ctx.snapshot.nat::<F>(), &F::tuple(key));
     let (mut target, mut mapped, mut exempt, mut inside) = (None, None, false, None);
     let context = outer(tuple.context());
     match redirection.map(|decided| decided.action) {
@@ -86,7 +86,7 @@ pub fn choose_host<F: Family>(
             set.choose(match set.balance {
                 Balance::Random => F::hash_one(ctx.hasher, key),
                 Balance::Source => {
-                    let tuple = F::tuple(key);
+                    let tuple = &F::tuple(key);
                     let client = F::Tuple::new(tuple.source(), F::Address::default(), 0, 0, tuple.context());
                     F::hash_one(ctx.hasher, &F::make_key(client, 0))
                 }
@@ -111,5 +111,5 @@ fn inbound<F: Family>(ctx: &NodeContext<'_, '_>, meta: &Meta, key: &F::Key) -> I
         meta.layers.tcp_flags != 0
             && reusable_session::<F>(shard, F::hash_one(ctx.hasher, key), key, &meta.layers).is_some()
     };
-    F::bindings_ref(shard).inbound(F::tuple(key), class, is_known)
+    F::bindings_ref(shard).inbound(&F::tuple(key), class, is_known)
 }

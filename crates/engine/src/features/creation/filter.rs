@@ -105,7 +105,7 @@ fn filter_local<F: Family>(
     routed: &RoutedFlow<F>,
     plan: FlowDecision<F>,
 ) -> FlowDecision<F> {
-    let tuple = routed.translated(F::tuple(key));
+    let tuple = routed.translated(&F::tuple(key));
     let filters = ctx.snapshot.filter_of(tuple.context());
     let Some((filters, filter)) = filters.and_then(|filters| Some((filters, F::gateway_filter(filters)?))) else {
         return plan;
@@ -141,7 +141,7 @@ pub(super) fn untracked<F: Family>(
     else {
         return plan;
     };
-    let (tuple, protocol) = (F::tuple(key), F::protocol(key));
+    let (tuple, protocol) = (&F::tuple(key), F::protocol(key));
     let translates = routed.target.is_some() || pool.is_some() || outside.is_some() || is_site(tuple.context());
     let needs = translates
         || routed.inside.is_some()
@@ -206,7 +206,7 @@ fn filter_query<F: Family>(
         ctx.snapshot,
         meta,
         frame,
-        &routed.translated(F::tuple(key)),
+        &routed.translated(&F::tuple(key)),
         routed.outgoing(),
     );
     // A packet that waits for a neighbour is filtered and counted when it is unparked. It is parked only if it would pass the filter.

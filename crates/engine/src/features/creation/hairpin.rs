@@ -23,7 +23,7 @@ pub(super) fn hairpin<F: Family>(
     key: &F::Key,
     destination: ForwardingDecision,
 ) -> FlowDecision<F> {
-    let (nat, tuple) = (ctx.snapshot.nat::<F>(), F::tuple(key));
+    let (nat, tuple) = (ctx.snapshot.nat::<F>(), &F::tuple(key));
     let interfaces = (0u16..).zip(&ctx.snapshot.interfaces);
     let outside = interfaces
         .filter(|(_, interface)| interface.outside)

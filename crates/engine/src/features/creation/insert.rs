@@ -186,7 +186,7 @@ fn release<F: Family>(
     let now = ctx.now.nanoseconds;
     ctx.tools().leave(made.decision, F::tuple(key).context());
     if let Some(shard) = shard_of(ctx, meta) {
-        F::bindings(shard).release_one(made.decision, F::protocol(key), F::tuple(key), &made.reverse, now);
+        F::bindings(shard).release_one(made.decision, F::protocol(key), &F::tuple(key), &made.reverse, now);
     }
 }
 
@@ -198,7 +198,7 @@ fn count_rss_match<F: Family>(ctx: &mut NodeContext<'_, '_>, meta: &Meta, index:
         return;
     }
     let shard = shard_of(ctx, meta);
-    let Some(answer) = shard.and_then(|shard| Some(*F::table_ref(shard).get(index)?.reverse())) else {
+    let Some(answer) = shard.and_then(|shard| Some(F::table_ref(shard).get(index)?.reverse())) else {
         return;
     };
     let class = PortClass::of_layers(&meta.layers);
@@ -224,7 +224,7 @@ fn session<F: Family>(
         .and_then(|pool| ctx.snapshot.nat::<F>().pools.get(pool));
     let schedule = pool.map_or(&ctx.snapshot.timeouts, |pool| pool.timeouts());
     let mut session = F::Session::made(SessionParts {
-        forward: *F::tuple(key),
+        forward: F::tuple(key),
         reverse: made.reverse,
         nat: made.decision,
         hops: translation.hops,

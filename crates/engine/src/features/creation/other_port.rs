@@ -30,7 +30,7 @@ pub(super) fn insert_with_other_outside_port<F: Family>(
     hasher: &sluice_table::hash::Hasher,
     due: u64,
 ) -> Result<RecordIndex, Refusal> {
-    let (forward, protocol) = (*session.forward(), session.protocol());
+    let (forward, protocol) = (session.forward(), session.protocol());
     let exhausted = (
         Some(IcmpError::NoResources),
         Reason::from(sluice_nat::Reason::PortsExhausted),
@@ -76,7 +76,7 @@ pub(super) fn insert_with_other_source_port<F: Family>(
     fits: impl Fn(&F::Tuple) -> bool,
     (hash, hasher, due): (u64, &sluice_table::hash::Hasher, u64),
 ) -> Result<RecordIndex, Refusal> {
-    let (forward, protocol, old) = (*session.forward(), session.protocol(), session.nat());
+    let (forward, protocol, old) = (session.forward(), session.protocol(), session.nat());
     // An untranslated session must keep its addresses and ports. An earlier packet of the batch may already have
     // created this session.
     let is_open = F::table_ref(shard)

@@ -40,7 +40,7 @@ impl<F: Family> NewFlows<F> {
             match routed {
                 Ok(route) => {
                     if !route.settled {
-                        put(&mut leaving, (*F::tuple(key), F::protocol(key), route.outgoing()));
+                        put(&mut leaving, (F::tuple(key), F::protocol(key), route.outgoing()));
                     }
                     flow.route = Some(route);
                 }
@@ -121,7 +121,7 @@ pub(super) fn route_flow<F: Family>(
     redirection: DestinationMatch<F>,
     host: Option<F::Address>,
 ) -> Result<RoutedFlow<F>, FlowDecision<F>> {
-    let (tuple, interface, layers) = (F::tuple(key), meta.interface, &meta.layers);
+    let (tuple, interface, layers) = (&F::tuple(key), meta.interface, &meta.layers);
     // Link-local packets are never routed (RFC 4291, 2.5.6). The node `forward` handles the gateway's own link-local addresses.
     let of_link = |address| F::IS_V6 && F::address(address).is_link_local();
     if of_link(tuple.source()) || of_link(tuple.destination()) {
@@ -232,7 +232,7 @@ pub(super) fn complete<F: Family>(
     routed: &RoutedFlow<F>,
     sourcing: SourceMatch<F>,
 ) -> FlowDecision<F> {
-    let tuple = F::tuple(key);
+    let tuple = &F::tuple(key);
     let (pool, outside) = match translate_source::<F>(ctx, tuple.context(), sourcing) {
         Ok(translation) => translation,
         Err(reason) => return FlowDecision::Drop(reason.into()),

@@ -15,7 +15,7 @@ use crate::session::family::{Family, Session};
 
 /// The endpoints of a session's packet, with the addresses that inside hosts see.
 pub fn ends<F: Family>(session: &F::Session, direction: Direction) -> Endpoints {
-    let tuple = session.forward();
+    let tuple = &session.forward();
     let address = |address: F::Address| -> IpAddr { F::ip(address) };
     let [client, server] = [address(tuple.source()), address(tuple.destination())];
     let ports = match protocol::is_icmp(session.protocol()) {
@@ -25,7 +25,7 @@ pub fn ends<F: Family>(session: &F::Session, direction: Direction) -> Endpoints 
     let track = session.track();
     let established = match session.protocol() {
         protocol::TCP => track.tracking.was_established(),
-        _ => track.packets.iter().all(|&packets| packets > 0),
+        _ => track.packets().iter().all(|&packets| packets > 0),
     };
     let to_server = Endpoints {
         source: client,

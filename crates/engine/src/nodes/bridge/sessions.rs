@@ -116,8 +116,7 @@ pub fn forward_session<F: Family>(
     };
     let tracked = read_segment(frame, &meta.layers, session.protocol());
     let track = session.track_mut();
-    track.packets[direction as usize] += 1;
-    track.bytes[direction as usize] += u64::from(meta.layers.end.saturating_sub(meta.layers.l3));
+    track.count(direction, meta.layers.end.saturating_sub(meta.layers.l3));
     translation::track::<F>(tracked, shard, index, direction, ctx.snapshot, ctx.now);
     send(slot, bridge.peer, batch, lists, ctx);
 }

@@ -139,7 +139,7 @@ fn classes_of<F: Family>(
         // The outgoing interface is unknown before routing.
         put(
             &mut headers,
-            filter::header::<F>(ctx.snapshot, meta, frame, F::tuple(&key), u16::MAX),
+            filter::header::<F>(ctx.snapshot, meta, frame, &F::tuple(&key), u16::MAX),
         );
         put(&mut slots, slot);
     }

@@ -5,9 +5,10 @@ use sluice_nat::tracking::Segment;
 use sluice_wire::ethernet::{self, ethertype};
 use sluice_wire::field::Mac;
 use sluice_wire::ipv4::protocol::{TCP, UDP};
-use sluice_wire::{Context, Direction, FlowKey4, FlowKey6, Packet, Tuple4, Tuple6, ipv4, ipv6, plain4, plain6};
+use sluice_wire::key::{KeyWords4, KeyWords6, context4, context6};
+use sluice_wire::{Context, Direction, FlowKey4, FlowKey6, Packet, ipv4, ipv6, plain4, plain6};
 
-use crate::session::family::{Family, V4, V6};
+use crate::session::family::{Family, Session, V4, V6};
 use crate::session::record::{Session4, Session6};
 
 /// Number of bytes that the lane reads and writes at most: an untagged frame up to the end of a TCP header without
@@ -38,7 +39,7 @@ pub trait LaneFamily: Family {
     fn is_verified(packet: &Packet<'_>, mac: &Mac) -> bool;
 
     /// The key of a plain packet, and the length of its datagram.
-    fn key_of(head: &Head, protocol: u8, context: Context) -> (Self::Key, u16);
+    fn key_of(head: &Head, context: Context) -> (Self::Key, u16);
 
     /// The transport header of a plain packet.
     fn transport(head: &Head) -> &[u8; 20];
@@ -109,16 +110,12 @@ impl LaneFamily for V4 {
     }
 
     #[inline(always)]
-    fn key_of(head: &Head, protocol: u8, context: Context) -> (FlowKey4, u16) {
-        let addresses = be64(head, 26);
-        let tuple = Tuple4 {
-            source: (addresses >> 32) as u32,
-            destination: addresses as u32,
-            source_port: be16(head, L4_OF_V4),
-            destination_port: be16(head, L4_OF_V4 + 2),
-            context,
-        };
-        (FlowKey4 { tuple, protocol }, be16(head, 16))
+    fn key_of(head: &Head, context: Context) -> (FlowKey4, u16) {
+        let words = head[22..].first_chunk().map_or_else(KeyWords4::default, |headers| {
+            KeyWords4::of_headers(headers, context4(context))
+        });
+        let high = (context >> 24) as u8;
+        (FlowKey4 { words, high }, be16(head, 16))
     }
 
     #[inline(always)]
@@ -137,7 +134,8 @@ impl LaneFamily for V4 {
         if let Some((network, rest)) = rest.split_first_chunk_mut()
             && let Some(transport) = rest.first_chunk_mut()
         {
-            let rewrite = Rewrite::new(&session.forward, &session.reverse, session.verdict.nat, direction);
+            let (forward, reverse) = (session.forward(), session.reverse());
+            let rewrite = Rewrite::new(&forward, &reverse, session.verdict.nat, direction);
             rewrite_plain4(network, transport, !IS_TCP, &rewrite, 1);
         }
     }
@@ -174,16 +172,13 @@ impl LaneFamily for V6 {
     }
 
     #[inline(always)]
-    fn key_of(head: &Head, protocol: u8, context: Context) -> (FlowKey6, u16) {
-        let tuple = Tuple6 {
-            source: [be64(head, 22), be64(head, 30)],
-            destination: [be64(head, 38), be64(head, 46)],
-            source_port: be16(head, L4_OF_V6),
-            destination_port: be16(head, L4_OF_V6 + 2),
-            context,
-        };
+    fn key_of(head: &Head, context: Context) -> (FlowKey6, u16) {
+        let words = head[18..].first_chunk().map_or_else(KeyWords6::default, |headers| {
+            KeyWords6::of_headers(headers, context6(context))
+        });
+        let high = (context >> 24) as u8;
         // The frame contains the datagram, so the sum does not overflow.
-        (FlowKey6 { tuple, protocol }, be16(head, 18).wrapping_add(Self::NETWORK))
+        (FlowKey6 { words, high }, be16(head, 18).wrapping_add(Self::NETWORK))
     }
 
     #[inline(always)]
@@ -203,7 +198,8 @@ impl LaneFamily for V6 {
         if let Some((network, rest)) = rest.split_first_chunk_mut()
             && let Some(transport) = rest.first_chunk_mut()
         {
-            let rewrite = Rewrite::new(&session.forward, &session.reverse, session.verdict.nat, direction);
+            let (forward, reverse) = (session.forward(), session.reverse());
+            let rewrite = Rewrite::new(&forward, &reverse, session.verdict.nat, direction);
             rewrite_plain6(network, transport, !IS_TCP, &rewrite, 1);
         }
     }

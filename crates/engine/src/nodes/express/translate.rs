@@ -130,8 +130,7 @@ impl Step<'_, '_, '_> {
         if !track.tracking.track_fast(direction, IS_TCP, &segment, is_usual) {
             return false;
         }
-        track.packets[direction as usize] += 1;
-        track.bytes[direction as usize] += u64::from(length);
+        track.count(direction, length);
         track.last_seen = select_unpredictable(refreshes, exit.now.stamp(), track.last_seen);
         F::translate::<IS_TCP>(head, session, direction);
         let end = ethernet::LENGTH + usize::from(length);

@@ -53,7 +53,7 @@ pub(super) fn choose<F: Family>(
             if meta.layers.fragment == Fragment::Whole {
                 return F::hash_one(ctx.hasher, &key);
             }
-            let tuple = F::tuple(&key);
+            let tuple = &F::tuple(&key);
             let addresses = F::Tuple::new(tuple.source(), tuple.destination(), 0, 0, tuple.context());
             F::hash_one(ctx.hasher, &F::make_key(addresses, F::protocol(&key)))
         });

@@ -40,7 +40,7 @@ pub(super) fn screen<F: Family>(
         let key = F::key(&meta.layers, frame, context);
         queried.push(
             place,
-            filter::header::<F>(ctx.snapshot, meta, frame, F::tuple(&key), egress),
+            filter::header::<F>(ctx.snapshot, meta, frame, &F::tuple(&key), egress),
         );
     }
     let marked = |place: usize, marking: SessionMarking| {

@@ -69,7 +69,7 @@ pub fn decide<F: Family>(
     key: &F::Key,
     host: Option<F::Address>,
 ) -> FlowDecision<F> {
-    let (rules, tuple, protocol) = (&ctx.snapshot.nat::<F>().rules, F::tuple(key), F::protocol(key));
+    let (rules, tuple, protocol) = (&ctx.snapshot.nat::<F>().rules, &F::tuple(key), F::protocol(key));
     let layers = &meta.layers;
     let has_port = PortClass::of(protocol, <F::Address as sluice_nat::Address>::BITS).is_some();
     let begins = protocol != TCP || creation::is_first_segment(layers);
@@ -174,8 +174,7 @@ pub fn answer<F: Family>(
     }
     if let Some(session) = F::table(shard).get_mut(index) {
         let track = session.track_mut();
-        track.packets[direction as usize] += 1;
-        track.bytes[direction as usize] += u64::from(length);
+        track.count(direction, length);
     }
     track::<F>(tracked, shard, index, direction, exit.snapshot, exit.now);
     match cut {

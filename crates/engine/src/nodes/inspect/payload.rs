@@ -67,8 +67,8 @@ impl<F: Family> InspectContext<'_, '_, F> {
                 },
                 rule: matched.rule,
                 action: matched.action,
-                packets: track.packets,
-                bytes: track.bytes,
+                packets: track.packets(),
+                bytes: track.bytes(),
             };
             alerts.push(alert, counters);
         };

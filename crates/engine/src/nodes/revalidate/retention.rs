@@ -62,7 +62,7 @@ pub(super) fn keeps<F: Family>(
         }
         _ => return None,
     };
-    let (nat, reverse) = (session.nat(), session.reverse());
+    let (nat, reverse) = (session.nat(), &session.reverse());
     let same_target = match target {
         Some(target) => leads_to::<F>(session, &target),
         None => !nat.translates_destination(),

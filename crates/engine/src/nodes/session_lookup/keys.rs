@@ -174,7 +174,7 @@ fn pass_on<F: Family>(
 
 /// Cause of handing off a packet: the reason why it did not arrive at the worker that has its session.
 fn cause<F: Family>(nat: &Nat<F>, meta: &Meta, key: &F::Key, outside: bool) -> HandOffCause {
-    let tuple = F::tuple(key);
+    let tuple = &F::tuple(key);
     if meta.layers.flags.has(Flags::ICMP_ERROR) {
         HandOffCause::IcmpError
     } else if meta.layers.fragment != Fragment::Whole {

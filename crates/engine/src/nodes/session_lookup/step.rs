@@ -197,8 +197,7 @@ fn track<F: Family>(
 ) -> Option<ShardChanges> {
     let refreshes = session.refreshes(direction);
     let track = session.track_mut();
-    track.packets[direction as usize] += 1;
-    track.bytes[direction as usize] += u64::from(length);
+    track.count(direction, length);
     if matches!(translated.tracked, Tracked::Known) {
         track.last_seen = select_unpredictable(refreshes, exit.now.stamp(), track.last_seen);
         return None;

@@ -47,7 +47,7 @@ pub(super) fn usable_session<'s, F: Family, const SPREAD: bool>(
     let session = F::table(shard).get_mut(index)?;
     let mut own = false;
     if session.bound_interface(direction) != meta.interface {
-        if let Err(reason) = source_validation::rebind::<F>(exit, meta, F::tuple(key), session, direction) {
+        if let Err(reason) = source_validation::rebind::<F>(exit, meta, &F::tuple(key), session, direction) {
             lists.drop_packet(slot, reason);
             return None;
         }

@@ -15,10 +15,6 @@ use super::Family;
 
 /// The methods of a session record that nodes use.
 pub trait Session<F: Family>: Record<Key = F::Key> + Default {
-    /// Key of packets in the forward direction, in which the session's first packet was sent.
-    fn forward(&self) -> &F::Tuple;
-    /// Key of packets in the reverse direction.
-    fn reverse(&self) -> &F::Tuple;
     /// The decisions that the slow path has made.
     fn verdict(&self) -> &Verdict;
     /// The decisions that the slow path has made, mutable.
@@ -28,8 +24,18 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     /// The state that is updated by packets, mutable.
     fn track_mut(&mut self) -> &mut Track;
     /// Sets the keys of both directions. The caller must set the keys before it inserts the record into a table.
-    fn set_keys(&mut self, forward: F::Tuple, reverse: F::Tuple);
+    fn set_keys(&mut self, forward: F::Key, reverse: F::Key);
 
+    /// Tuple of packets in the forward direction, in which the session's first packet was sent.
+    #[inline(always)]
+    fn forward(&self) -> F::Tuple {
+        F::tuple(&self.key(Direction::Forward))
+    }
+    /// Tuple of packets in the reverse direction.
+    #[inline(always)]
+    fn reverse(&self) -> F::Tuple {
+        F::tuple(&self.key(Direction::Reverse))
+    }
     /// Translation of the session's packets.
     #[inline(always)]
     fn nat(&self) -> Decision {
@@ -61,7 +67,7 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     /// IP protocol of the session.
     #[inline(always)]
     fn protocol(&self) -> u8 {
-        self.verdict().bound.protocol()
+        F::protocol(&self.key(Direction::Forward))
     }
     /// Whether packets of a direction refresh the session.
     #[inline(always)]
@@ -119,14 +125,15 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     }
     /// Sets the reverse key and the translation. The caller must set them before it inserts the record into a table.
     fn translate_as(&mut self, reverse: F::Tuple, nat: Decision) {
-        let forward = *self.forward();
-        self.set_keys(forward, reverse);
+        let forward = self.key(Direction::Forward);
+        self.set_keys(forward, F::make_key(reverse, F::protocol(&forward)));
         self.verdict_mut().nat = nat;
     }
     /// Creates a record with all decisions of the slow path.
     fn made(parts: SessionParts<F>) -> Self {
         let mut session = Self::default();
-        session.set_keys(parts.forward, parts.reverse);
+        let keys = [parts.forward, parts.reverse].map(|tuple| F::make_key(tuple, parts.protocol));
+        session.set_keys(keys[0], keys[1]);
         *session.verdict_mut() = Verdict {
             nat: parts.nat,
             adjacencies: parts.hops.map(|hop| hop.0),
@@ -134,7 +141,6 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
             application: 0,
             inspect: 0,
             bound: BoundInterfaces::new(
-                parts.protocol,
                 // Reverse packets arrive on the egress interface of forward packets. The reverse direction of a
                 // hairpinned flow is not bound to an interface.
                 [parts.interface, parts.hops[0].interface() as u16],

@@ -51,17 +51,17 @@ impl Family for V4 {
 
     #[inline(always)]
     fn make_key(tuple: Tuple4, protocol: u8) -> FlowKey4 {
-        FlowKey4 { tuple, protocol }
+        FlowKey4::new(tuple, protocol)
     }
 
     #[inline(always)]
-    fn tuple(key: &FlowKey4) -> &Tuple4 {
-        &key.tuple
+    fn tuple(key: &FlowKey4) -> Tuple4 {
+        key.tuple()
     }
 
     #[inline(always)]
     fn protocol(key: &FlowKey4) -> u8 {
-        key.protocol
+        key.protocol()
     }
 
     fn reversed(key: &FlowKey4) -> FlowKey4 {
@@ -99,7 +99,8 @@ impl Family for V4 {
 
     #[inline(always)]
     fn rewrite(frame: &mut [u8], layers: &Layers, session: &Session4, direction: Direction, hops: u8) -> bool {
-        let rewrite = Rewrite::new(&session.forward, &session.reverse, session.verdict.nat, direction);
+        let (forward, reverse) = (session.forward(), session.reverse());
+        let rewrite = Rewrite::new(&forward, &reverse, session.verdict.nat, direction);
         let (l3, l4) = (layers.l3 as usize, layers.l4 as usize);
         rewrite4(frame, l3, l4, Transport::of_layers(layers), &rewrite, hops)
     }
@@ -119,7 +120,8 @@ impl Family for V4 {
         let tcp = layers.protocol == TCP;
         // The segment is read before the header is written, because a load that spans a recent store is delayed by that store.
         let segment = Segment::of(transport, layers.end.saturating_sub(layers.l4) as usize);
-        let rewrite = Rewrite::new(&session.forward, &session.reverse, session.verdict.nat, direction);
+        let (forward, reverse) = (session.forward(), session.reverse());
+        let rewrite = Rewrite::new(&forward, &reverse, session.verdict.nat, direction);
         rewrite_plain4(network, transport, !tcp, &rewrite, 1);
 
         let atomic = ip_id::is_atomic(network);
@@ -135,7 +137,8 @@ impl Family for V4 {
         hops: u8,
     ) -> Result<(), Reason> {
         let quote = quoted(frame, layers)?;
-        let rewrite = Rewrite::new(&session.forward, &session.reverse, session.verdict.nat, direction);
+        let (forward, reverse) = (session.forward(), session.reverse());
+        let rewrite = Rewrite::new(&forward, &reverse, session.verdict.nat, direction);
         Ok(translate_error4(frame, layers, &quote, &rewrite, hops)?)
     }
 
@@ -148,16 +151,6 @@ impl Family for V4 {
 }
 
 impl Session<V4> for Session4 {
-    #[inline(always)]
-    fn forward(&self) -> &Tuple4 {
-        &self.forward
-    }
-
-    #[inline(always)]
-    fn reverse(&self) -> &Tuple4 {
-        &self.reverse
-    }
-
     #[inline(always)]
     fn verdict(&self) -> &Verdict {
         &self.verdict
@@ -179,7 +172,8 @@ impl Session<V4> for Session4 {
     }
 
     #[inline(always)]
-    fn set_keys(&mut self, forward: Tuple4, reverse: Tuple4) {
-        (self.forward, self.reverse) = (forward, reverse);
+    fn set_keys(&mut self, forward: FlowKey4, reverse: FlowKey4) {
+        self.keys = [forward.words, reverse.words];
+        self.track.high = [forward.high, reverse.high];
     }
 }

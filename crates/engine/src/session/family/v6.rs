@@ -50,17 +50,17 @@ impl Family for V6 {
 
     #[inline(always)]
     fn make_key(tuple: Tuple6, protocol: u8) -> FlowKey6 {
-        FlowKey6 { tuple, protocol }
+        FlowKey6::new(tuple, protocol)
     }
 
     #[inline(always)]
-    fn tuple(key: &FlowKey6) -> &Tuple6 {
-        &key.tuple
+    fn tuple(key: &FlowKey6) -> Tuple6 {
+        key.tuple()
     }
 
     #[inline(always)]
     fn protocol(key: &FlowKey6) -> u8 {
-        key.protocol
+        key.protocol()
     }
 
     fn reversed(key: &FlowKey6) -> FlowKey6 {
@@ -101,7 +101,8 @@ impl Family for V6 {
 
     #[inline(always)]
     fn rewrite(frame: &mut [u8], layers: &Layers, session: &Session6, direction: Direction, hops: u8) -> bool {
-        let rewrite = Rewrite::new(&session.forward, &session.reverse, session.verdict.nat, direction);
+        let (forward, reverse) = (session.forward(), session.reverse());
+        let rewrite = Rewrite::new(&forward, &reverse, session.verdict.nat, direction);
         let (l3, l4) = (layers.l3 as usize, layers.l4 as usize);
         rewrite6(frame, l3, l4, Transport::of_layers(layers), &rewrite, hops)
     }
@@ -121,7 +122,8 @@ impl Family for V6 {
         let tcp = layers.protocol == TCP;
         // The segment is read before the header is written, because a load that spans a recent store is delayed by that store.
         let segment = Segment::of(transport, layers.end.saturating_sub(layers.l4) as usize);
-        let rewrite = Rewrite::new(&session.forward, &session.reverse, session.verdict.nat, direction);
+        let (forward, reverse) = (session.forward(), session.reverse());
+        let rewrite = Rewrite::new(&forward, &reverse, session.verdict.nat, direction);
         rewrite_plain6(network, transport, !tcp, &rewrite, 1);
         // Routers do not fragment IPv6.
         let atomic = true;
@@ -137,7 +139,8 @@ impl Family for V6 {
         hops: u8,
     ) -> Result<(), Reason> {
         let quote = quoted(frame, layers)?;
-        let rewrite = Rewrite::new(&session.forward, &session.reverse, session.verdict.nat, direction);
+        let (forward, reverse) = (session.forward(), session.reverse());
+        let rewrite = Rewrite::new(&forward, &reverse, session.verdict.nat, direction);
         Ok(translate_error6(frame, layers, &quote, &rewrite, hops)?)
     }
 
@@ -150,16 +153,6 @@ impl Family for V6 {
 }
 
 impl Session<V6> for Session6 {
-    #[inline(always)]
-    fn forward(&self) -> &Tuple6 {
-        &self.forward
-    }
-
-    #[inline(always)]
-    fn reverse(&self) -> &Tuple6 {
-        &self.reverse
-    }
-
     #[inline(always)]
     fn verdict(&self) -> &Verdict {
         &self.verdict
@@ -181,7 +174,8 @@ impl Session<V6> for Session6 {
     }
 
     #[inline(always)]
-    fn set_keys(&mut self, forward: Tuple6, reverse: Tuple6) {
-        (self.forward, self.reverse) = (forward, reverse);
+    fn set_keys(&mut self, forward: FlowKey6, reverse: FlowKey6) {
+        self.keys = [forward.words, reverse.words];
+        self.track.high = [forward.high, reverse.high];
     }
 }

@@ -245,13 +245,13 @@ fn show<F: Family>(
     debug_assert!(session.links().is_live());
     SessionInfo {
         context: context::<F>(session),
-        forward: flow(session.forward(), session.protocol(), Direction::Forward),
-        reverse: flow(session.reverse(), session.protocol(), Direction::Reverse),
+        forward: flow(&session.forward(), session.protocol(), Direction::Forward),
+        reverse: flow(&session.reverse(), session.protocol(), Direction::Reverse),
         protocol: session.protocol(),
         state: tcp.then(|| track.tracking.state().name()),
         answered: track.tracking.answered(),
-        packets: track.packets,
-        bytes: track.bytes,
+        packets: track.packets(),
+        bytes: track.bytes(),
         seconds_left: remaining::<F>(session, tools.now, snapshot).div_ceil(TICKS_PER_SECOND as u32),
         interface: session.interface(),
         egress: session.adjacency(Direction::Forward).interface() as u16,
