@@ -203,8 +203,11 @@ pub struct HandOver {
 /// Costs of packet processing, in cycles per packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Costs {
-    /// Cost of each part, in the order of [`Part::ALL`].
+    /// Cost of each part, in the order of [`Part::ALL`], if the graph processes every packet.
     pub parts: [f64; 4],
+    /// Cost of each part for packets that one worker parses, translates and transmits. The express lane processes most of
+    /// these packets. `None` if this cost equals [`parts`](Self::parts).
+    pub undivided: Option<[f64; 4]>,
     /// Costs of a hand-over for each distance between the two workers, in the order of [`Distance::ALL`].
     pub hand_overs: [HandOver; 4],
     /// Additional costs of a hand-over, for each part with which the receiver continues, in the order of [`Part::ALL`].
@@ -222,9 +225,14 @@ impl Costs {
         self.parts[part as usize]
     }
 
-    /// Cost of all parts together, which is the cost for a worker that has all parts.
+    /// Cost of all parts for a packet that never changes the worker.
     pub fn total(&self) -> f64 {
-        self.parts.iter().sum()
+        self.undivided.unwrap_or(self.parts).iter().sum()
+    }
+
+    /// Minimum cost of a packet, over all placements.
+    pub fn min_total(&self) -> f64 {
+        self.total().min(self.parts.iter().sum())
     }
 }
 

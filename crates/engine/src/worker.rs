@@ -216,7 +216,7 @@ impl<'m> Worker<'m> {
                 punts: parts.punts,
                 subscribers: parts.subscribers,
                 lookups: LookupScratch::default(),
-                lane: None,
+                lane: Some(Box::default()),
                 recognition: parts.recognition,
                 inspecting: parts.inspecting,
             },
@@ -330,7 +330,8 @@ impl<'m> Worker<'m> {
         shards.flat_map(|shard| used(shard)).sum()
     }
 
-    /// Switches the express lane on or off. It is off at first, and the graph processes every packet.
+    /// Switches the express lane on or off, for tests and measurements. It is on at first. While it is off, the graph
+    /// processes every packet.
     pub fn set_lane(&mut self, is_on: bool) {
         self.parts.lane = is_on.then(Box::default);
     }

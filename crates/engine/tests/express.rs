@@ -217,7 +217,7 @@ impl Pair {
     /// Opens the flows in both gateways.
     fn new(plan: fn() -> Plan, v6: bool) -> Self {
         let mut rigs = [Rig::new(plan()), Rig::new(plan())];
-        rigs[0].workers.iter_mut().for_each(|worker| worker.set_lane(true));
+        rigs[1].workers.iter_mut().for_each(|worker| worker.set_lane(false));
         let mut pair = Self {
             rigs,
             ends: Vec::new(),

@@ -85,14 +85,21 @@ fn costs(plan: &Plan, output: &mut dyn Write) -> Result<(), CommandError> {
         if plan.queues == 1 { "" } else { "s" },
         plan.shards
     )?;
-    let mut table = Columns::new(&[("CYCLES A PACKET", Left), ("ALL", Right), ("ASSUMED", Right)]);
+    let mut table = Columns::new(&[
+        ("CYCLES A PACKET", Left),
+        ("DIVIDED", Right),
+        ("UNDIVIDED", Right),
+        ("ASSUMED", Right),
+    ]);
     for part in &plan.parts {
-        table.row([part.part.into(), cycles(part.cycles), cycles(part.assumed)]);
+        let [divided, undivided, assumed] = [part.cycles, part.undivided, part.assumed].map(cycles);
+        table.row([part.part.into(), divided, undivided, assumed]);
     }
     let sum = |value: fn(&planner::PartCost) -> f64| cycles(plan.parts.iter().map(value).sum());
     table.row([
         "a worker alone".into(),
         sum(|part| part.cycles),
+        sum(|part| part.undivided),
         sum(|part| part.assumed),
     ]);
     table.flush(output)?;

@@ -177,7 +177,7 @@ fn plan_on_one_core_runs_to_completion_there() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|part| part["cycles"].as_f64().unwrap())
+        .map(|part| part["undivided"].as_f64().unwrap())
         .sum();
     let rate = plan["choice"]["packets-per-second"].as_f64().unwrap();
     let expected = plan["frequency"].as_f64().unwrap() / cycles;

@@ -15,14 +15,25 @@ pub struct Alone {
     /// In the order of [`Part::ALL`](sluice_engine::placement::Part::ALL). The source's cycles count as receive, the
     /// sink's as transmit.
     pub parts: [f64; 4],
+    /// The same with the express lane.
+    pub undivided: [f64; 4],
     pub source: f64,
     pub sink: f64,
 }
 
 impl Alone {
+    /// Computes the costs from the results of single-core runs without and with the express lane.
+    pub fn of(graph: &Done, express: &Done) -> Self {
+        let graph = Self::of_run(graph);
+        Self {
+            undivided: Self::of_run(express).parts,
+            ..graph
+        }
+    }
+
     /// Computes the costs from the results of a single-core run. Work between two stages is attributed to the part that
     /// starts the round.
-    pub fn of(done: &Done) -> Self {
+    fn of_run(done: &Done) -> Self {
         let stage = |stage: CycleStage| done.stages[stage as usize];
         let parse = stage(CycleStage::Parse);
         let session = stage(CycleStage::Session)
@@ -36,6 +47,7 @@ impl Alone {
             parts: [receive, parse, session, transmit].map(per),
             source: per(done.source),
             sink: per(done.sink),
+            ..Self::default()
         }
     }
 }
@@ -80,10 +92,10 @@ pub fn between(bench: &mut Bench<'_>, scenario: &Scenario) -> Result<Between, Fa
     if bench.on.len() < 2 {
         return Ok(Between::default());
     }
-    let frames = HAND_OVER.with_frames_of(scenario);
+    let frames = HAND_OVER.with_frames_of(scenario).without_express();
     let of = |workers: [u16; 4]| Placement::new(workers.map(|worker| vec![worker])).ok_or("no placement");
     let (_, alone) = bench.run(&frames, &of([0; 4])?)?;
-    let alone = Alone::of(&alone[0]).parts;
+    let alone = Alone::of_run(&alone[0]).parts;
     let cycles = tsc::frequency() as f64 / 1e6;
     let mut beside = |scenario: Scenario, placement: &Placement, parts: &[f64]| {
         let (rate, _) = bench.run(&scenario, placement)?;
@@ -108,11 +120,12 @@ pub fn between(bench: &mut Bench<'_>, scenario: &Scenario) -> Result<Between, Fa
 }
 
 /// Costs of parts and hand-overs for the planner. All cores are assumed to be equally distant from one another.
-pub fn costs(parts: [f64; 4], between: Between) -> Costs {
+pub fn costs([parts, undivided]: [[f64; 4]; 2], between: Between) -> Costs {
     // For a finished packet, a hand-over costs only the access to the ring.
     let ring = between.over[Part::Transmit as usize];
     Costs {
         parts,
+        undivided: Some(undivided),
         back: [between.back; 4],
         hand_overs: [ring; 4],
         next: between.over.map(|over| HandOver {

@@ -71,6 +71,14 @@ impl Bench<'_> {
         }
         Ok((rate, done))
     }
+
+    /// Runs a scenario on a single core without and with the express lane. Returns the throughput with the lane in Mpps,
+    /// and the costs.
+    fn alone(&mut self, scenario: &Scenario, single: &Placement) -> Result<(f64, Alone), Failure> {
+        let (_, graph) = self.run(&scenario.without_express(), single)?;
+        let (rate, express) = self.run(scenario, single)?;
+        Ok((rate, Alone::of(&graph[0], &express[0])))
+    }
 }
 
 fn cores(workers: usize) -> Vec<Core> {
@@ -172,19 +180,18 @@ fn outcome(bench: &mut Bench<'_>, scenario: &Scenario, workers: usize, runs: usi
     cases.extend(placements(workers).into_iter().map(Case::new));
     let (mut overs, mut lines) = (Vec::new(), Vec::new());
     // Warm up, because the caches are cold in the first run of a scenario.
-    let (_, done) = bench.run(scenario, &single)?;
-    let mut before = Alone::of(&done[0]);
+    let mut before = bench.alone(scenario, &single)?.1;
     for _ in 0..runs {
         lines.push(line::cycles(bench.on)?);
         overs.push(between(bench, scenario)?);
         for place in 0..cases.len() {
             // Measure the reference again for each run, because the load by other processes varies.
-            let (rate, done) = bench.run(scenario, &single)?;
+            let (rate, alone) = bench.alone(scenario, &single)?;
             if place == 0 {
                 cases[0].runs.add("mpps", rate);
                 cases[0].alone.push(before);
             }
-            before = Alone::of(&done[0]);
+            before = alone;
             if place > 0 {
                 let (rate, _) = bench.run(scenario, &cases[place].placement)?;
                 cases[place].runs.add("mpps", rate);
@@ -194,7 +201,7 @@ fn outcome(bench: &mut Bench<'_>, scenario: &Scenario, workers: usize, runs: usi
     }
     for case in &mut cases {
         for (alone, &between) in case.alone.iter().zip(&overs) {
-            let costs = costs(alone.parts, between);
+            let costs = costs([alone.parts, alone.undivided], between);
             case.runs
                 .add("predicted_mpps", expected(&case.placement, &costs, scenario));
         }
@@ -206,10 +213,13 @@ fn outcome(bench: &mut Bench<'_>, scenario: &Scenario, workers: usize, runs: usi
         }),
         back: median(overs.iter().map(|between| between.back)),
     };
-    let part = |part: usize| median(cases.iter().flat_map(|case| &case.alone).map(|alone| alone.parts[part]));
+    let alone = |value: &dyn Fn(&Alone) -> f64| median(cases.iter().flat_map(|case| &case.alone).map(value));
+    let each = [0, 1, 2, 3];
+    let parts = each.map(|part: usize| alone(&|alone| alone.parts[part]));
+    let undivided = each.map(|part: usize| alone(&|alone| alone.undivided[part]));
     Ok(Outcome {
         scenario: *scenario,
-        costs: costs([0, 1, 2, 3].map(part), between),
+        costs: costs([parts, undivided], between),
         between,
         lines,
         cases,
@@ -245,6 +255,7 @@ fn rows(outcome: &Outcome, workers: usize, run: &mut Run<'_>) {
                 .figure("session_cycles", &of(|alone| alone.parts[2]))
                 .figure("transmit_cycles", &of(|alone| alone.parts[3]))
                 .figure("sink_cycles", &of(|alone| alone.sink))
+                .figure("undivided_cycles", &of(|alone| alone.undivided.iter().sum()))
                 .figure("out_before_parse", &[parse.out])
                 .figure("take_before_parse", &[parse.take])
                 .figure("out_before_session", &[session.out])

@@ -84,6 +84,8 @@ pub struct Scenario {
     /// Steering by a network card; without it, each packet is delivered to the owner of its session. A source with
     /// steering sends without regard to earlier packets.
     pub steering: Option<Steering>,
+    /// Whether workers have the express lane. Without it, the graph processes every packet.
+    pub express: bool,
     /// Capacity of the session table, and number of subscribers.
     pub capacity: [u32; 2],
 }
@@ -109,6 +111,7 @@ impl Scenario {
             filter: 0,
             homes: None,
             steering: None,
+            express: true,
             capacity: [6 * FLOWS; 2],
         }
     }
@@ -148,6 +151,10 @@ impl Scenario {
     pub const fn paced(self, receive: u64, transmit: u64) -> Self {
         let pace = Pace { receive, transmit };
         Self { pace, ..self }
+    }
+
+    pub const fn without_express(self) -> Self {
+        Self { express: false, ..self }
     }
 
     pub const fn with_frames_of(self, other: &Self) -> Self {

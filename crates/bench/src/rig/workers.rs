@@ -113,6 +113,7 @@ impl<'m> Rig<'m> {
             let ports = if queues.receives(own) { vec![0, 1] } else { Vec::new() };
             let mut rounds = Rounds::new(&mut plane, own, io, ports, &mut shards)?;
             rounds.clock = clock;
+            rounds.worker.set_lane(scenario.express);
             Ok((Sender::default(), rounds))
         })?;
         let mut rig = Self {

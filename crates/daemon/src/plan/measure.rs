@@ -43,9 +43,11 @@ pub enum Source<'s> {
 /// Result of a measurement.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
-    /// Cycles per packet for each part, without devices. The cost of session creation is included, divided by the
-    /// number of packets per session.
+    /// Cycles per packet for each part, without devices, if the graph processes every packet. The cost of session
+    /// creation is included, divided by the number of packets per session.
     pub parts: [f64; 4],
+    /// The same with the express lane, through which a worker that has all parts passes its packets.
+    pub undivided: [f64; 4],
     /// Cycles of a session creation, in addition to the cycles of the packet.
     pub opening: f64,
     /// Packets per session.
@@ -136,7 +138,9 @@ pub fn measure(config: &Config, source: Source<'_>, checksums: Checksums) -> Res
     measured.sessions = sessions;
     measured.opening = opening(&mut world, &traffic, checksums);
     measured.packets_per_session = packets_per_session;
-    measured.parts[2] += packets_per_session.map_or(0.0, |packets| measured.opening / packets.max(1.0));
+    for parts in [&mut measured.parts, &mut measured.undivided] {
+        parts[2] += packets_per_session.map_or(0.0, |packets| measured.opening / packets.max(1.0));
+    }
     drop(world);
     drop(memory);
     if traffic.opening.is_empty() {
@@ -148,17 +152,22 @@ pub fn measure(config: &Config, source: Source<'_>, checksums: Checksums) -> Res
 /// Cost of packets in existing sessions.
 fn established(world: &mut World<'_>, traffic: &Traffic, checksums: Checksums) -> Measured {
     let count = traffic.data.len().max(1) as f64;
-    let mut parts: [Vec<f64>; 4] = Default::default();
+    let mut costs: [[Vec<f64>; 4]; 2] = Default::default();
     let mut sent = 0;
     pass(world, &traffic.data, checksums);
-    // A batch is shorter than the time slice of a competing process, so most batches run without interruption. The
-    // median is the cost of such a batch.
-    for frames in (0..PASSES).flat_map(|_| traffic.data.chunks(WAITING)) {
-        let (cycles, frames_sent) = batch(world, frames, checksums);
-        for (part, cycles) in parts.iter_mut().zip(cycles) {
-            part.push(cycles / frames.len() as f64);
+    // The passes without and with the lane alternate, so that changes of the machine's load affect both equally.
+    for has_lane in (0..PASSES).flat_map(|_| [false, true]) {
+        let parts = &mut costs[usize::from(has_lane)];
+        world.set_lane(has_lane);
+        // A batch is shorter than the time slice of a competing process, so most batches run without interruption. The
+        // median is the cost of such a batch.
+        for frames in traffic.data.chunks(WAITING) {
+            let (cycles, frames_sent) = batch(world, frames, checksums);
+            for (part, cycles) in parts.iter_mut().zip(cycles) {
+                part.push(cycles / frames.len() as f64);
+            }
+            sent += frames_sent;
         }
-        sent += frames_sent;
     }
     let bytes: usize = traffic.data.iter().map(|(_, frame)| frame.len()).sum();
     let reasons = sluice_engine::packet::reason::Reason::all();
@@ -166,11 +175,13 @@ fn established(world: &mut World<'_>, traffic: &Traffic, checksums: Checksums) -
         let drops = |worker: &WorkerCounters| worker.interfaces.iter().map(|i| i.drops(reason)).sum();
         (total(world.plane(), drops), reason.name())
     });
+    let [parts, undivided] = costs.map(|parts| parts.map(median));
     Measured {
-        parts: parts.map(median),
+        parts,
+        undivided,
         packets: traffic.data.len() as u64,
         bytes: bytes as f64 / count,
-        forwarded: (sent as f64 / count / PASSES as f64).min(1.0),
+        forwarded: (sent as f64 / count / (2 * PASSES) as f64).min(1.0),
         dropped_for: dropped
             .max_by_key(|&(drops, _)| drops)
             .filter(|&(drops, _)| drops > 0)

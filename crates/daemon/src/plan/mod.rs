@@ -222,8 +222,10 @@ fn facts(config: &Config, request: &PlanRequest) -> Result<Facts, PlanError> {
     let frequency = tsc::frequency();
     let hand_overs = hand_overs(&cores, &topology);
     let assumed = device::cycles(config, frequency);
+    let with_devices = |parts: [f64; 4]| [0, 1, 2, 3].map(|part| parts[part] + assumed[part]);
     let mut costs = Costs {
-        parts: [0, 1, 2, 3].map(|part| measured.parts[part] + assumed[part]),
+        parts: with_devices(measured.parts),
+        undivided: Some(with_devices(measured.undivided)),
         hand_overs: device::HAND_OVERS,
         ..Costs::default()
     };
@@ -375,6 +377,7 @@ impl Facts {
         let cost = |part: Part| PartCost {
             part: part.name(),
             cycles: self.costs.of(part),
+            undivided: self.costs.undivided.unwrap_or(self.costs.parts)[part as usize],
             assumed: self.assumed[part as usize],
         };
         Part::ALL.map(cost).into()
@@ -398,8 +401,8 @@ impl Facts {
     fn answer(&self, config: &Config, demand: &Demand) -> CoreRequirement {
         let offered = demand.packets(self.measured.bytes);
         let sorted_cores = order(&self.cores, &self.topology);
-        // Every placement needs at least the sum of the cycles of all parts.
-        let min = ((offered * self.costs.total() / self.hz()).ceil() as usize).max(1);
+        // Every placement needs at least the cycles of the cheapest way through all parts.
+        let min = ((offered * self.costs.min_total() / self.hz()).ceil() as usize).max(1);
         let found = (min..=MAX_CORES).find_map(|count| {
             let more = count.saturating_sub(sorted_cores.len());
             let topology = self.topology.extended(more as u16);

@@ -30,8 +30,10 @@ pub enum TrafficOrigin {
 pub struct PartCost {
     /// Name of the part.
     pub part: &'static str,
-    /// Total cycles per packet.
+    /// Total cycles per packet, if different workers may have the parts.
     pub cycles: f64,
+    /// Total cycles per packet on a worker that parses, translates and transmits the packet.
+    pub undivided: f64,
     /// Cycles that are assumed for the device driver. The remaining cycles are measured.
     pub assumed: f64,
 }

@@ -20,6 +20,7 @@ use sluice_wire::Checksums;
 
 use super::captures::Input;
 use super::eve::{Journal, Lines};
+use super::flow::flow;
 use super::world::{self, World};
 use super::{ReplayError, TYPES, records};
 use crate::compiling::Compiler;
@@ -233,7 +234,7 @@ impl Burst {
 
 /// Side of the bridge on which a frame arrives.
 fn side(frame: &[u8]) -> PortIndex {
-    let (_, [a, b, c, d], [source, destination]) = world::flow(frame);
+    let (_, [a, b, c, d], [source, destination]) = flow(frame);
     PortIndex::from(([a, b], source) > ([c, d], destination))
 }
 

@@ -7,6 +7,7 @@
 pub(crate) mod captures;
 mod cut;
 mod eve;
+mod flow;
 mod inspect;
 mod links;
 mod pcap;

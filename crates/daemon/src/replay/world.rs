@@ -18,11 +18,11 @@ use sluice_route::Address;
 use sluice_route::neighbour::{NeighbourIndex, State};
 use sluice_table::memory::Line;
 use sluice_wire::Checksums;
-use sluice_wire::layers::{Class, Fragment, parse};
 
 use super::ReplayError;
 use super::captures::{CaptureError, Captured};
 use super::cut::filled;
+use super::flow::flow;
 use super::links::NO_ADDRESS;
 use super::records::{EveEvent, Recorder};
 use super::summary::{self, InventedNeighbour, Summary};
@@ -335,6 +335,11 @@ impl<'m> World<'m> {
         self.wires.iter().for_each(Wires::discard_sent);
     }
 
+    /// Switch the express lane of all workers on or off.
+    pub fn set_lane(&mut self, is_on: bool) {
+        self.workers.iter_mut().for_each(|worker| worker.set_lane(is_on));
+    }
+
     /// Scan all sessions and end the matching sessions. Each scan leaves the processor's caches in the same state, even
     /// if no session matches the filter.
     pub fn end_sessions(&mut self, filter: &Filter) {
@@ -480,31 +485,5 @@ impl<'m> World<'m> {
             eve: None,
             balanced: plane.counters().iter().map(|worker| worker.imbalance()).sum::<i64>() == 0,
         }
-    }
-}
-
-/// Key that distinguishes flows in frames: protocol, addresses, ports.
-pub fn flow(frame: &[u8]) -> (u8, [u64; 4], [u16; 2]) {
-    let Ok(layers) = parse(frame) else {
-        return Default::default();
-    };
-    let ports = match layers.fragment {
-        Fragment::Whole => [layers.source_port, layers.destination_port],
-        _ => [0; 2],
-    };
-    match layers.class {
-        Class::Ipv4 => {
-            let key = layers.key4(frame, 0);
-            let tuple = key.tuple();
-            let (source, destination) = (tuple.source.into(), tuple.destination.into());
-            (key.protocol(), [0, source, 0, destination], ports)
-        }
-        Class::Ipv6 => {
-            let key = layers.key6(frame, 0);
-            let tuple = key.tuple();
-            let ([a, b], [c, d]) = (tuple.source, tuple.destination);
-            (key.protocol(), [a, b, c, d], ports)
-        }
-        _ => Default::default(),
     }
 }

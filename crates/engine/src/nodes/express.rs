@@ -115,7 +115,8 @@ impl Lane {
         port: PortIndex,
         slots: Range<usize>,
     ) -> u128 {
-        let slots = slots.start..slots.end.min(batch.packets.len()).min(slots.start + BURST_SIZE);
+        let end = slots.end.min(batch.packets.len()).min(slots.start + BURST_SIZE);
+        let slots = slots.start.min(end)..end;
         let (first, mut taken) = (slots.start, 0);
         if let Some(ingress) = Ingress::of::<V4>(ctx.snapshot, port) {
             taken |= run_family::<V4>(&mut self.v4, batch, lists, ctx, &ingress, slots.clone());

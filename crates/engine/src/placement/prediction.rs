@@ -106,6 +106,19 @@ fn spent(placement: &Placement, assisted: f64, costs: &Costs, topology: &Topolog
         let assisting = evenly(placement.of(Part::Receive)).into_iter();
         sessions.extend(assisting.map(|(core, share)| (core, share * assisted)));
     }
+    if is_joined(Part::Parse, Part::Session) && is_joined(Part::Session, Part::Transmit) {
+        // The packets that the worker which parses them also translates and transmits.
+        match is_joined(Part::Receive, Part::Parse) {
+            true => path_cost.keep(&Part::ALL, sessions.iter().take(queues).copied()),
+            false => {
+                let both = parsed.iter().zip(&sessions);
+                path_cost.keep(
+                    &Part::ALL[1..],
+                    both.map(|(&(core, parsed), (_, owned))| (core, parsed * owned)),
+                );
+            }
+        }
+    }
     if is_joined(Part::Receive, Part::Parse) && is_joined(Part::Parse, Part::Session) {
         // A shard owner that has no receive queue gets its packets from a different worker.
         for (place, &(owner, share)) in sessions.iter().enumerate() {
@@ -208,6 +221,32 @@ mod tests {
         let second = prediction.workers[1];
         assert_eq!([0.0, 0.0, 30.0, 0.0], second.parts);
         assert_eq!((0, 90.0), (prediction.busiest, first.cycles()));
+    }
+
+    #[test]
+    fn packets_that_stay_with_their_receiver_cost_less() {
+        let costs = Costs {
+            undivided: Some([10.0, 1.0, 19.0, 20.0]),
+            ..costs([10.0, 10.0, 60.0, 20.0])
+        };
+        assert_eq!(2e7, rate(&all(1), &costs, &Load::even(16)));
+        assert_eq!(8e7, rate(&all(4), &costs, &Load::even(16)));
+        let one_queue = Load {
+            queues: 1,
+            ..Load::even(16)
+        };
+        let prediction = predict(&all(2), &costs, &Topology::flat(2), &one_queue, HZ);
+        // Half of the packets stay with the first worker, and the second worker gets the other half by the graph.
+        assert_eq!([10.0, 5.5, 9.5, 20.0], prediction.workers[0].parts);
+        assert_eq!([0.0, 0.0, 30.0, 0.0], prediction.workers[1].parts);
+        let pipeline = Placement::new([vec![0], vec![0], vec![1], vec![1]]).unwrap();
+        let prediction = predict(&pipeline, &costs, &Topology::flat(2), &Load::even(16), HZ);
+        assert_eq!([10.0, 10.0, 0.0, 0.0], prediction.workers[0].parts);
+        let receiver = Placement::new([vec![0], vec![1, 2], vec![1, 2], vec![1, 2]]).unwrap();
+        let prediction = predict(&receiver, &costs, &Topology::flat(4), &Load::even(16), HZ);
+        // Half of the packets that a worker parses are of its own shards.
+        assert_eq!([0.0, 2.75, 19.75, 10.0], prediction.workers[1].parts);
+        assert_eq!(50.0, costs.total());
     }
 
     #[test]

@@ -98,6 +98,7 @@ impl Stages {
         Role {
             parsers: other_workers(Part::Parse),
             sessions: other_workers(Part::Session),
+            senders: other_workers(Part::Transmit),
             beyond: match self.has_part(own, Part::Receive) {
                 true => after(Part::Parse),
                 false => Box::default(),
@@ -133,6 +134,8 @@ pub struct Role {
     pub parsers: Box<[WorkerIndex]>,
     /// Workers that process the sessions of packets parsed by this worker; empty if this worker processes them itself.
     pub sessions: Box<[WorkerIndex]>,
+    /// Workers that transmit the packets of this worker; empty if this worker transmits them itself.
+    pub senders: Box<[WorkerIndex]>,
     /// Next workers for packets that this worker receives. If the rings to these workers are full, received packets are
     /// dropped before any other work.
     pub beyond: Box<[WorkerIndex]>,

@@ -165,7 +165,8 @@ impl Worker<'_> {
     }
 }
 
-/// Translates and sends packets that need nothing unusual in the express lane, if there is one. `mark` is the value of the
+/// Translates and sends packets that need nothing unusual in the express lane, if this worker has one and does all of
+/// the work on them itself. `mark` is the value of the
 /// cycle counter. Returns the slots of these packets, and the new value of the cycle counter.
 #[inline(always)]
 fn take_express(
@@ -176,7 +177,8 @@ fn take_express(
     runs: &Runs,
     (mark, clock): (u64, fn() -> u64),
 ) -> (u128, u64) {
-    let Some(lane) = lane.filter(|_| ctx.role.sessions.is_empty() && !ctx.defers) else {
+    let is_whole = ctx.role.sessions.is_empty() && ctx.role.senders.is_empty() && !ctx.defers;
+    let Some(lane) = lane.filter(|_| is_whole) else {
         return (0, mark);
     };
     let mut taken = 0;

@@ -27,13 +27,28 @@ impl PathCost<'_> {
     /// Adds the cycles of a part to the load of each worker in `at`, weighted by the fraction of the packets that the
     /// worker processes.
     pub(super) fn work(&mut self, part: Part, at: &[At]) {
-        for &(core, share) in at {
-            let mut cycles = self.costs.of(part) * share;
-            if matches!(part, Part::Receive | Part::Transmit) {
-                cycles *= 1.0 + (REMOTE - 1.0) * self.topology.remote(core);
-            }
-            if let Some(load) = self.load(core) {
-                load.parts[part as usize] += cycles;
+        for &at in at {
+            self.add(part, self.costs.of(part), at);
+        }
+    }
+
+    fn add(&mut self, part: Part, cycles: f64, (core, share): At) {
+        let mut cycles = cycles * share;
+        if matches!(part, Part::Receive | Part::Transmit) {
+            cycles *= 1.0 + (REMOTE - 1.0) * self.topology.remote(core);
+        }
+        if let Some(load) = self.load(core) {
+            load.parts[part as usize] += cycles;
+        }
+    }
+
+    /// Corrects the load of workers for the fractions of the packets whose parts from parsing to transmission they have:
+    /// the cost of `parts` is the undivided one.
+    pub(super) fn keep(&mut self, parts: &[Part], at: impl Iterator<Item = At>) {
+        let Some(undivided) = self.costs.undivided else { return };
+        for at in at {
+            for &part in parts {
+                self.add(part, undivided[part as usize] - self.costs.of(part), at);
             }
         }
     }
