@@ -157,6 +157,13 @@ impl Decision {
         Delta(self.l3 ^ mask(direction))
     }
 
+    /// Changes of the IPv4 header checksum and of the transport checksum when a packet of this direction is rewritten, as
+    /// numbers in the byte order of the packet's memory.
+    #[inline(always)]
+    pub(crate) fn in_packet_order(self, direction: Direction) -> [Delta; 2] {
+        [self.l3, self.l4].map(|delta| Delta((delta ^ mask(direction)).to_be()))
+    }
+
     /// Change of the transport checksum when a packet of this direction is rewritten.
     #[inline(always)]
     pub fn l4(self, direction: Direction) -> Delta {

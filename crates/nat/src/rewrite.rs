@@ -6,6 +6,7 @@
 use core::hint::select_unpredictable;
 
 use sluice_wire::checksum::Delta;
+use sluice_wire::key::{KeyWords4, KeyWords6};
 use sluice_wire::layers::{Flags, Fragment, Layers};
 use sluice_wire::{Direction, Tuple4, Tuple6};
 
@@ -103,17 +104,6 @@ fn changed(field: u16, udp: bool, l4: Delta) -> u16 {
     select_unpredictable(udp & (field == 0), 0, after)
 }
 
-/// Rewrites ports and checksum in the TCP or UDP header of a plain packet.
-#[inline(always)]
-fn plain_transport(header: &mut [u8; 20], udp: bool, ports: u32, l4: Delta) {
-    let (tcp_field, udp_field) = ([header[16], header[17]], [header[6], header[7]]);
-    let field = u16::from_be_bytes(select_unpredictable(udp, udp_field, tcp_field));
-    let at = select_unpredictable(udp, 6, 16);
-    let after = changed(field, udp, l4).to_be_bytes();
-    header[..4].copy_from_slice(&ports.to_be_bytes());
-    header[at..at + 2].copy_from_slice(&after);
-}
-
 /// Source and destination port of the rewritten packet, taken from the key of the opposite direction.
 #[inline(always)]
 fn ports<T: Tuple>(other: &T) -> u32 {
@@ -148,32 +138,52 @@ fn network6(header: &mut [u8; 40], rewrite: &Rewrite<'_, Tuple6>, hops: u8) {
     }
 }
 
-/// Rewrites a plain IPv4 packet ([`Flags::PLAIN`]), and subtracts `hops` from its TTL, which must be larger.
+/// Rewrites a plain IPv4 packet ([`Flags::PLAIN`]) of a session, and subtracts 1 from its TTL, which must be larger.
+/// `other` is the session's key of the opposite direction.
 #[inline(always)]
 pub fn rewrite_plain4(
     network: &mut [u8; 20],
     transport: &mut [u8; 20],
     udp: bool,
-    rewrite: &Rewrite<'_, Tuple4>,
-    hops: u8,
+    (other, decision, direction): (&KeyWords4, Decision, Direction),
 ) {
-    network4(network, rewrite, hops);
-    let ports = ports(rewrite.other);
-    plain_transport(transport, udp, ports, rewrite.l4);
+    let [l3, l4] = decision.in_packet_order(direction);
+    // Subtracting 1 from the TTL subtracts 1 from the first byte of the word of TTL and protocol.
+    let l3 = l3.and(Delta(!u16::from_ne_bytes([1, 0])));
+    let sum = l3.apply(u16::from_ne_bytes([network[10], network[11]]));
+    network[8] = network[8].wrapping_sub(1);
+    network[10..12].copy_from_slice(&sum.to_ne_bytes());
+    let (addresses, ports) = other.opposite_ends();
+    network[12..20].copy_from_slice(&addresses);
+    plain_transport(transport, udp, ports, l4);
 }
 
-/// Rewrites a plain IPv6 packet, and subtracts `hops` from its hop limit, which must be larger.
+/// Rewrites a plain IPv6 packet of a session, and subtracts 1 from its hop limit, which must be larger. `other` is the
+/// session's key of the opposite direction.
 #[inline(always)]
 pub fn rewrite_plain6(
     network: &mut [u8; 40],
     transport: &mut [u8; 20],
     udp: bool,
-    rewrite: &Rewrite<'_, Tuple6>,
-    hops: u8,
+    (other, decision, direction): (&KeyWords6, Decision, Direction),
 ) {
-    network6(network, rewrite, hops);
-    let ports = ports(rewrite.other);
-    plain_transport(transport, udp, ports, rewrite.l4);
+    network[7] = network[7].wrapping_sub(1);
+    let (addresses, ports) = other.opposite_ends();
+    network[8..].copy_from_slice(&addresses);
+    let [_, l4] = decision.in_packet_order(direction);
+    plain_transport(transport, udp, ports, l4);
+}
+
+/// Rewrites ports and checksum in the TCP or UDP header of a plain packet. `l4` is in the byte order of the packet's
+/// memory.
+#[inline(always)]
+fn plain_transport(header: &mut [u8; 20], udp: bool, ports: [u8; 4], l4: Delta) {
+    let (tcp_field, udp_field) = ([header[16], header[17]], [header[6], header[7]]);
+    let field = u16::from_ne_bytes(select_unpredictable(udp, udp_field, tcp_field));
+    let at = select_unpredictable(udp, 6, 16);
+    let after = changed(field, udp, l4).to_ne_bytes();
+    header[..4].copy_from_slice(&ports);
+    header[at..at + 2].copy_from_slice(&after);
 }
 
 /// Identifier of an ICMP query of this type. The key contains the identifier as the port of the requesting host.

@@ -6,7 +6,7 @@ use sluice_nat::decision::{NewSource, Translation, translate};
 use sluice_nat::ports::Lease;
 use sluice_nat::rewrite::{Rewrite, Transport, rewrite_plain4, rewrite_plain6, rewrite4, rewrite6};
 use sluice_nat::rule::Target;
-use sluice_wire::{Direction, Tuple4, Tuple6};
+use sluice_wire::{Direction, FlowKey4, FlowKey6, Tuple4, Tuple6};
 
 const L3: usize = 14;
 
@@ -109,13 +109,21 @@ proptest! {
         let mut short = before;
         let headers = short[L3..].split_first_chunk_mut().and_then(|(ip, rest)| Some((ip, rest.first_chunk_mut()?)));
         if let (6 | 17, Some((ip, header))) = (protocol, headers) {
-            rewrite_plain4(ip, header, protocol == 17, &rewrite, 1);
+            let other = FlowKey4::new(reverse, protocol).words;
+            rewrite_plain4(ip, header, protocol == 17, (&other, decision, Direction::Forward));
             prop_assert_eq!(&short, &frame);
         }
         prop_assert_eq!(&build4(&there, protocol, ttl - 1, &payload), &frame);
 
         let mut frame = build4(&reverse, protocol, ttl, &payload);
         let rewrite = Rewrite::new(&forward, &reverse, decision, Direction::Reverse);
+        let mut short = build4(&reverse, protocol, ttl, &payload);
+        let headers = short[L3..].split_first_chunk_mut().and_then(|(ip, rest)| Some((ip, rest.first_chunk_mut()?)));
+        if let (6 | 17, Some((ip, header))) = (protocol, headers) {
+            let other = FlowKey4::new(forward, protocol).words;
+            rewrite_plain4(ip, header, protocol == 17, (&other, decision, Direction::Reverse));
+            prop_assert_eq!(build4(&reversed!(Tuple4, forward), protocol, ttl - 1, &payload), short);
+        }
         prop_assert!(rewrite4(&mut frame, L3, L3 + 20, transport, &rewrite, 0));
         prop_assert_eq!(&build4(&reversed!(Tuple4, forward), protocol, ttl, &payload), &frame);
     }
@@ -145,13 +153,21 @@ proptest! {
         let mut short = before;
         let headers = short[L3..].split_first_chunk_mut().and_then(|(ip, rest)| Some((ip, rest.first_chunk_mut()?)));
         if let (6 | 17, Some((ip, header))) = (protocol, headers) {
-            rewrite_plain6(ip, header, protocol == 17, &rewrite, 1);
+            let other = FlowKey6::new(reverse, protocol).words;
+            rewrite_plain6(ip, header, protocol == 17, (&other, decision, Direction::Forward));
             prop_assert_eq!(&short, &frame);
         }
         prop_assert_eq!(&build6(&reversed!(Tuple6, reverse), protocol, hops - 1, &payload), &frame);
 
         let mut frame = build6(&reverse, protocol, hops, &payload);
         let rewrite = Rewrite::new(&forward, &reverse, decision, Direction::Reverse);
+        let mut short = build6(&reverse, protocol, hops, &payload);
+        let headers = short[L3..].split_first_chunk_mut().and_then(|(ip, rest)| Some((ip, rest.first_chunk_mut()?)));
+        if let (6 | 17, Some((ip, header))) = (protocol, headers) {
+            let other = FlowKey6::new(forward, protocol).words;
+            rewrite_plain6(ip, header, protocol == 17, (&other, decision, Direction::Reverse));
+            prop_assert_eq!(build6(&reversed!(Tuple6, forward), protocol, hops - 1, &payload), short);
+        }
         prop_assert!(rewrite6(&mut frame, L3, L3 + 40, transport, &rewrite, 0));
         prop_assert_eq!(&build6(&reversed!(Tuple6, forward), protocol, hops, &payload), &frame);
     }
@@ -218,7 +234,9 @@ fn rewrite6_udp_without_checksum_stays_without() {
     let mut plain = frame.clone();
     assert!(rewrite6(&mut frame, L3, L3 + 40, Transport::Udp, &rewrite, 1));
     let (ip, rest) = plain[L3..].split_first_chunk_mut().unwrap();
-    rewrite_plain6(ip, rest.first_chunk_mut().unwrap(), true, &rewrite, 1);
+    let other = FlowKey6::new(made.reverse, 17).words;
+    let session = (&other, made.decision, Direction::Forward);
+    rewrite_plain6(ip, rest.first_chunk_mut().unwrap(), true, session);
     assert_eq!([0, 0], frame[L3 + 46..L3 + 48]);
     assert_eq!(plain, frame);
 }

@@ -172,6 +172,16 @@ impl KeyWords4 {
         self.0[0].to_le_bytes()[1]
     }
 
+    /// Source and destination address, and source and destination port, of the packets that flow against the direction of
+    /// the key: as bytes of their headers.
+    #[inline(always)]
+    pub fn opposite_ends(self) -> ([u8; 8], [u8; 4]) {
+        let [low, rest] = self.0;
+        let addresses = u64::from(rest as u32) | low >> 32 << 32;
+        let ports = ((rest >> 32) as u32).rotate_left(16);
+        (addresses.to_le_bytes(), ports.to_le_bytes())
+    }
+
     /// The tuple of a key with these words and these high bits of its context.
     #[inline(always)]
     pub fn tuple(self, high: u8) -> Tuple4 {
@@ -208,6 +218,17 @@ impl KeyWords6 {
     #[inline(always)]
     pub fn protocol(self) -> u8 {
         self.0[0].to_le_bytes()[2]
+    }
+
+    /// Source and destination address, and source and destination port, of the packets that flow against the direction of
+    /// the key: as bytes of their headers.
+    #[inline(always)]
+    pub fn opposite_ends(self) -> ([u8; 32], [u8; 4]) {
+        let [w0, w1, w2, w3, w4] = self.0;
+        let join = |first: u64, second: u64| first >> 32 | second << 32;
+        let addresses = [join(w2, w3), join(w3, w4), join(w0, w1), join(w1, w2)];
+        let ports = ((w4 >> 32) as u32).rotate_left(16);
+        (bytemuck::cast(addresses.map(u64::to_le)), ports.to_le_bytes())
     }
 
     /// The tuple of a key with these words and these high bits of its context.

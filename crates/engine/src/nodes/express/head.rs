@@ -1,6 +1,6 @@
 //! What the lane reads and writes in the first bytes of a frame, by address family.
 
-use sluice_nat::rewrite::{Rewrite, rewrite_plain4, rewrite_plain6};
+use sluice_nat::rewrite::{rewrite_plain4, rewrite_plain6};
 use sluice_nat::tracking::Segment;
 use sluice_wire::ethernet::{self, ethertype};
 use sluice_wire::field::Mac;
@@ -8,7 +8,7 @@ use sluice_wire::ipv4::protocol::{TCP, UDP};
 use sluice_wire::key::{KeyWords4, KeyWords6, context4, context6};
 use sluice_wire::{Context, Direction, FlowKey4, FlowKey6, Packet, ipv4, ipv6, plain4, plain6};
 
-use crate::session::family::{Family, Session, V4, V6};
+use crate::session::family::{Family, V4, V6};
 use crate::session::record::{Session4, Session6};
 
 /// Number of bytes that the lane reads and writes at most: an untagged frame up to the end of a TCP header without
@@ -28,8 +28,8 @@ pub trait LaneFamily: Family {
     const NETWORK: u16;
 
     /// The protocol of a plain packet to `mac`: whole, TCP or UDP, without IP options or extension headers, with a hop
-    /// limit above 1 and addresses that can't be martian. `length` is the length of the frame. The transport header is not
-    /// checked.
+    /// limit above 1. `length` is the length of the frame. Neither the transport header nor the addresses are checked:
+    /// packets with invalid addresses have no session.
     fn protocol_of_plain(head: &Head, length: usize, mac: &Mac) -> Option<u8>;
 
     /// Whether the EtherType is that of the other address family.
@@ -62,21 +62,21 @@ fn be16(head: &Head, at: usize) -> u16 {
     u16::from_be_bytes([head[at], head[at + 1]])
 }
 
+/// The words of a head up to the TTL or hop limit and the protocol, whose lowest bytes come first in the head.
 #[inline(always)]
-fn be64(head: &Head, at: usize) -> u64 {
-    head[at..].first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
+fn words(head: &Head) -> [u64; 3] {
+    let (words, _) = head.as_chunks::<8>();
+    [0, 1, 2].map(|i| words.get(i).map_or(0, |word| u64::from_le_bytes(*word)))
 }
 
-/// Whether a frame is addressed to `mac`.
-#[inline(always)]
-fn is_local(head: &Head, mac: &Mac) -> bool {
-    head.first_chunk() == Some(mac)
-}
+/// The bytes of a word that a MAC address in its lowest bytes occupies.
+const MAC: u64 = (1 << 48) - 1;
 
-/// Whether the first byte of an IPv4 address is 0, 127, or at least 224, so that the address may be invalid.
+/// A MAC address in the lowest bytes of a word.
 #[inline(always)]
-fn is_suspect(net: u8) -> bool {
-    net.wrapping_sub(1) >= 223 || net == 127
+fn word_of(mac: &Mac) -> u64 {
+    let [a, b, c, d, e, f] = *mac;
+    u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
 }
 
 impl LaneFamily for V4 {
@@ -84,18 +84,17 @@ impl LaneFamily for V4 {
 
     #[inline(always)]
     fn protocol_of_plain(head: &Head, length: usize, mac: &Mac) -> Option<u8> {
-        // EtherType, IP version and header length, without the type of service.
-        let kind = be64(head, 12) >> 40;
-        let fragment = be16(head, 20) & (ipv4::MORE_FRAGMENTS | ipv4::FRAGMENT_OFFSET);
-        let (total, ttl, protocol) = (be16(head, 16), head[22], head[23]);
-        let is_plain = is_local(head, mac)
-            & (kind == 0x08_0045)
-            & (fragment == 0)
-            & (ttl > 1)
-            & (ethernet::LENGTH + usize::from(total) <= length)
-            & !is_suspect(head[26])
-            & !is_suspect(head[30])
-            & (head[26..30] != head[30..34]);
+        /// EtherType, IP version and header length.
+        const KIND: u64 = u64::from_le_bytes([0, 0, 0, 0, 0x08, 0x00, 0x45, 0]);
+        const OF_KIND: u64 = u64::from_le_bytes([0, 0, 0, 0, 0xff, 0xff, 0xff, 0]);
+        const FRAGMENT: u16 = ipv4::MORE_FRAGMENTS | ipv4::FRAGMENT_OFFSET;
+        let [first, second, third] = words(head);
+        let [.., fragment_low, ttl, protocol] = third.to_le_bytes();
+        let [total_high, total_low, _, _, fragment_high, ..] = third.to_le_bytes();
+        let total = u16::from_be_bytes([total_high, total_low]);
+        let fragment = u16::from_be_bytes([fragment_high, fragment_low]) & FRAGMENT;
+        let difference = (first ^ word_of(mac)) & MAC | (second ^ KIND) & OF_KIND | u64::from(fragment);
+        let is_plain = (difference == 0) & (ttl > 1) & (ethernet::LENGTH + usize::from(total) <= length);
         (is_plain && matches!(protocol, TCP | UDP)).then_some(protocol)
     }
 
@@ -134,9 +133,8 @@ impl LaneFamily for V4 {
         if let Some((network, rest)) = rest.split_first_chunk_mut()
             && let Some(transport) = rest.first_chunk_mut()
         {
-            let (forward, reverse) = (session.forward(), session.reverse());
-            let rewrite = Rewrite::new(&forward, &reverse, session.verdict.nat, direction);
-            rewrite_plain4(network, transport, !IS_TCP, &rewrite, 1);
+            let other = &session.keys[direction.opposite() as usize];
+            rewrite_plain4(network, transport, !IS_TCP, (other, session.verdict.nat, direction));
         }
     }
 }
@@ -146,18 +144,14 @@ impl LaneFamily for V6 {
 
     #[inline(always)]
     fn protocol_of_plain(head: &Head, length: usize, mac: &Mac) -> Option<u8> {
-        let (payload, protocol, hop_limit) = (usize::from(be16(head, 18)), head[20], head[21]);
-        let (source, destination) = ([be64(head, 22), be64(head, 30)], [be64(head, 38), be64(head, 46)]);
-        // Groups begin with ff, and the unspecified, loopback and IPv4-mapped addresses with two bytes of 0.
-        let is_suspect = |address: [u64; 2]| (address[0] >> 56 == 0xff) | (address[0] >> 48 == 0);
-        let is_plain = is_local(head, mac)
-            & (be16(head, 12) == ethertype::IPV6)
-            & (head[14] >> 4 == 6)
-            & (hop_limit > 1)
-            & (L4_OF_V6 + payload <= length)
-            & !is_suspect(source)
-            & !is_suspect(destination)
-            & (source != destination);
+        /// EtherType and IP version.
+        const KIND: u64 = u64::from_le_bytes([0, 0, 0, 0, 0x86, 0xdd, 0x60, 0]);
+        const OF_KIND: u64 = u64::from_le_bytes([0, 0, 0, 0, 0xff, 0xff, 0xf0, 0]);
+        let [first, second, third] = words(head);
+        let [_, _, payload_high, payload_low, protocol, hop_limit, ..] = third.to_le_bytes();
+        let payload = usize::from(u16::from_be_bytes([payload_high, payload_low]));
+        let difference = (first ^ word_of(mac)) & MAC | (second ^ KIND) & OF_KIND;
+        let is_plain = (difference == 0) & (hop_limit > 1) & (L4_OF_V6 + payload <= length);
         (is_plain && matches!(protocol, TCP | UDP)).then_some(protocol)
     }
 
@@ -198,9 +192,8 @@ impl LaneFamily for V6 {
         if let Some((network, rest)) = rest.split_first_chunk_mut()
             && let Some(transport) = rest.first_chunk_mut()
         {
-            let (forward, reverse) = (session.forward(), session.reverse());
-            let rewrite = Rewrite::new(&forward, &reverse, session.verdict.nat, direction);
-            rewrite_plain6(network, transport, !IS_TCP, &rewrite, 1);
+            let other = &session.keys[direction.opposite() as usize];
+            rewrite_plain6(network, transport, !IS_TCP, (other, session.verdict.nat, direction));
         }
     }
 }

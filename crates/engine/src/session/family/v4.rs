@@ -120,9 +120,8 @@ impl Family for V4 {
         let tcp = layers.protocol == TCP;
         // The segment is read before the header is written, because a load that spans a recent store is delayed by that store.
         let segment = Segment::of(transport, layers.end.saturating_sub(layers.l4) as usize);
-        let (forward, reverse) = (session.forward(), session.reverse());
-        let rewrite = Rewrite::new(&forward, &reverse, session.verdict.nat, direction);
-        rewrite_plain4(network, transport, !tcp, &rewrite, 1);
+        let other = &session.keys[direction.opposite() as usize];
+        rewrite_plain4(network, transport, !tcp, (other, session.verdict.nat, direction));
 
         let atomic = ip_id::is_atomic(network);
         Some((track_fast(&mut session.track, direction, tcp, segment, atomic), link))

@@ -122,9 +122,8 @@ impl Family for V6 {
         let tcp = layers.protocol == TCP;
         // The segment is read before the header is written, because a load that spans a recent store is delayed by that store.
         let segment = Segment::of(transport, layers.end.saturating_sub(layers.l4) as usize);
-        let (forward, reverse) = (session.forward(), session.reverse());
-        let rewrite = Rewrite::new(&forward, &reverse, session.verdict.nat, direction);
-        rewrite_plain6(network, transport, !tcp, &rewrite, 1);
+        let other = &session.keys[direction.opposite() as usize];
+        rewrite_plain6(network, transport, !tcp, (other, session.verdict.nat, direction));
         // Routers do not fragment IPv6.
         let atomic = true;
         Some((track_fast(&mut session.track, direction, tcp, segment, atomic), link))
