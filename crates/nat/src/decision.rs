@@ -161,7 +161,8 @@ impl Decision {
     /// numbers in the byte order of the packet's memory.
     #[inline(always)]
     pub(crate) fn in_packet_order(self, direction: Direction) -> [Delta; 2] {
-        [self.l3, self.l4].map(|delta| Delta((delta ^ mask(direction)).to_be()))
+        let mask = mask(direction);
+        [Delta((self.l3 ^ mask).to_be()), Delta((self.l4 ^ mask).to_be())]
     }
 
     /// Change of the transport checksum when a packet of this direction is rewritten.

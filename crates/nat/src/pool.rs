@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub use self::check::PoolError;
 use self::derived::Derived;
 pub use self::home::Home;
-pub use self::set::Pools;
+pub use self::set::{Pools, Window};
 use crate::Address;
 use crate::behaviour::{Behaviour, Blocks, Limits, PortSelection, Quarantine, SubscriberLimits};
 use crate::deterministic::{Deterministic, Plan};

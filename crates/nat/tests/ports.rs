@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use proptest::prelude::*;
-use sluice_nat::pool::{Pairing, Pool, Pools};
+use sluice_nat::pool::{Home, Pairing, Pool, Pools};
 use sluice_nat::ports::{Exhausted, Layout, Lease, PortClass, Ports};
 use sluice_nat::shard::Shards;
 use sluice_nat::{Behaviour, Secret};
@@ -558,6 +558,43 @@ proptest! {
                     prop_assert_eq!(own, ports.claim(pool, PortClass::Udp, lease));
                 }
             }
+        }
+    }
+
+    #[test]
+    fn window_gives_a_port_the_unit_that_the_pools_give(
+        mut pools in layouts(), reserved in proptest::option::of((0usize..4, 1u16..600)), bits in 0u32..4,
+    ) {
+        if let Some((pool, port)) = reserved
+            && let Some(Some(pool)) = pools.get_mut(pool)
+            && pool.ports.contains(&port)
+        {
+            pool.reserved.push(port..=port);
+        }
+        let pools = Pools::placed(&pools.iter().map(Option::as_ref).collect::<Vec<_>>());
+        prop_assume!(pools.is_ok());
+        let (pools, shards) = (pools.unwrap(), Shards::new(1 << bits).unwrap());
+        prop_assert_eq!(None, pools.window(shards, 1));
+        let Some(window) = pools.window(shards, 0) else {
+            return Ok(());
+        };
+        for address in BASE - 1..BASE + 17 {
+            for port in 0..=700 {
+                if let Some(unit) = window.unit_of(address, port) {
+                    prop_assert_eq!(Some(Home::Unit(unit)), pools.home_of_allocated(shards, 0, address, port));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn window_of_one_pool_contains_every_port_that_it_allocates(port in 1u16..2000, ports in 1000u16..2000) {
+        let pool = Pool { ports: port..=port + ports, ..Pool::new(BASE, BASE + 3) };
+        let (pools, shards) = (Pools::new(&[pool]).unwrap(), Shards::new(4).unwrap());
+        let window = pools.window(shards, 0).unwrap();
+        let allocated = |port| pools.home_of_allocated(shards, 0, BASE + 3, port).is_some();
+        for port in 0..=4000 {
+            prop_assert_eq!(allocated(port), window.unit_of(BASE + 3, port).is_some());
         }
     }
 }

@@ -202,10 +202,15 @@ impl KeyWords6 {
     /// result of [`context6`].
     #[inline(always)]
     pub fn of_headers(headers: &[u8; 40], context: u64) -> Self {
-        let mut words: [u64; 5] = bytemuck::cast(*headers);
-        words = words.map(u64::to_le);
-        words[0] = words[0] & !CONTEXT6 | context;
-        Self(words)
+        // Calls of `map` on arrays are not always inlined.
+        let [w0, w1, w2, w3, w4]: [u64; 5] = bytemuck::cast(*headers);
+        Self([
+            w0.to_le() & !CONTEXT6 | context,
+            w1.to_le(),
+            w2.to_le(),
+            w3.to_le(),
+            w4.to_le(),
+        ])
     }
 
     /// The words, for a hash; see [`KeyWords4::words`].
@@ -226,9 +231,14 @@ impl KeyWords6 {
     pub fn opposite_ends(self) -> ([u8; 32], [u8; 4]) {
         let [w0, w1, w2, w3, w4] = self.0;
         let join = |first: u64, second: u64| first >> 32 | second << 32;
-        let addresses = [join(w2, w3), join(w3, w4), join(w0, w1), join(w1, w2)];
+        let addresses = [
+            join(w2, w3).to_le(),
+            join(w3, w4).to_le(),
+            join(w0, w1).to_le(),
+            join(w1, w2).to_le(),
+        ];
         let ports = ((w4 >> 32) as u32).rotate_left(16);
-        (bytemuck::cast(addresses.map(u64::to_le)), ports.to_le_bytes())
+        (bytemuck::cast(addresses), ports.to_le_bytes())
     }
 
     /// The tuple of a key with these words and these high bits of its context.
@@ -279,7 +289,8 @@ impl FlowKey6 {
             destination_port,
             context,
         } = tuple;
-        let [s0, s1, d0, d1] = [source[0], source[1], destination[0], destination[1]].map(u64::swap_bytes);
+        let (s0, s1) = (source[0].swap_bytes(), source[1].swap_bytes());
+        let (d0, d1) = (destination[0].swap_bytes(), destination[1].swap_bytes());
         let ports = u64::from(source_port.swap_bytes()) << 32 | u64::from(destination_port.swap_bytes()) << 48;
         Self {
             words: KeyWords6([

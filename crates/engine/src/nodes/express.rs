@@ -253,8 +253,12 @@ fn locate<F: LaneFamily>(
     let (nat, steering) = (ctx.snapshot.nat::<F>(), &ctx.start.steering);
     let end = BURST_SIZE - (tcp | udp).leading_zeros() as usize;
     F::hash(ctx.hasher, &work.keys[..end], &mut work.hashes[..end]);
+    let shortcut = steering.shortcut(nat, ingress.context, ingress.outside);
     each(tcp | udp, |i| {
-        let shard = steering.shard_by::<F>(nat, None, &work.keys[i], ingress.number, ingress.outside);
+        let shard = match steering.shard_at_once::<F>(&shortcut, &work.keys[i]) {
+            Some(shard) => shard,
+            None => steering.shard_by::<F>(nat, None, &work.keys[i], ingress.number, ingress.outside),
+        };
         work.shards[i] = shard;
         match ctx.shards.get(usize::from(shard)) {
             Some(Some(shard)) => F::table_ref(shard).prefetch(work.hashes[i]),

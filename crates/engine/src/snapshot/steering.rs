@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use sluice_nat::pool::{Home, Source, ValidPool};
+use sluice_nat::pool::{Home, Source, ValidPool, Window};
 use sluice_nat::shard::{BLOCK, Shards};
 use sluice_nat::sites::{is_site, site};
 use sluice_nat::{Address, PortClass, PortSelection, RssPorts, Tuple};
@@ -306,6 +306,47 @@ impl Steering {
             return self.of_flow::<F>(host, other);
         }
         self.of_host::<F>(host.0)
+    }
+}
+
+/// How the shards of most TCP and UDP packets of an interface follow from their addresses and ports alone.
+#[derive(Clone, Copy, Debug)]
+pub enum Shortcut<A> {
+    /// From the source address.
+    Source,
+    /// From the destination address and port, if they are within a range of outside ports.
+    Units(Window<A>),
+    /// There is no such rule.
+    None,
+}
+
+impl Steering {
+    /// The shortcut for packets of an interface. `context` is the context of its packets.
+    #[inline]
+    pub fn shortcut<F: Family>(&self, nat: &Nat<F>, context: Context, outside: bool) -> Shortcut<F::Address> {
+        match outside {
+            true => nat
+                .pools
+                .window(self.shards, context)
+                .map_or(Shortcut::None, Shortcut::Units),
+            false if self.together == Affinity::Hosts && nat.hosts.is_none() => Shortcut::Source,
+            false => Shortcut::None,
+        }
+    }
+
+    /// The shard of a TCP or UDP packet, if the shortcut applies. It is then the shard that [`Steering::shard_by`] returns
+    /// without targets.
+    #[inline(always)]
+    pub fn shard_at_once<F: Family>(&self, shortcut: &Shortcut<F::Address>, key: &F::Key) -> Option<u16> {
+        let tuple = F::tuple(key);
+        match shortcut {
+            Shortcut::Source => Some(self.of_host::<F>(tuple.source())),
+            Shortcut::Units(window) => {
+                let unit = window.unit_of(tuple.destination(), tuple.destination_port())?;
+                Some(self.of_unit::<F>(tuple.destination(), unit))
+            }
+            Shortcut::None => None,
+        }
     }
 }
 

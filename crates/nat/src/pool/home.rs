@@ -134,8 +134,18 @@ impl<A: Address> ValidPool<A> {
     /// Index of the port unit that contains a port.
     #[inline(always)]
     pub fn unit_of(&self, port: u16) -> u32 {
-        // The multiplication replaces a division, and is exact for 16-bit values.
-        ((u64::from(port) * self.per_port) >> 32) as u32
+        unit(port, self.per_port)
+    }
+
+    /// The factor by which [`unit`] multiplies ports.
+    pub(super) fn per_port(&self) -> u64 {
+        self.per_port
+    }
+
+    /// Whether each port of the pool's range is allocated and belongs to its unit, and units are distributed by the NIC's
+    /// RSS hash.
+    pub(super) fn spreads_plainly(&self, shards: Shards) -> bool {
+        self.is_wide(shards) && self.plan.is_none() && self.reserved.is_empty()
     }
 
     /// Inside address to which deterministic NAT assigns a port of the pool (RFC 7422).
@@ -155,4 +165,10 @@ impl<A: Address> ValidPool<A> {
         self.turn(shards, address)
             .unwrap_or_else(|| self.spread(shards).shard_of_unit(address, self.unit_of(port)))
     }
+}
+
+/// Unit of a port. The multiplication replaces a division, and is exact for 16-bit values.
+#[inline(always)]
+pub(super) fn unit(port: u16, per_port: u64) -> u32 {
+    ((u64::from(port) * per_port) >> 32) as u32
 }

@@ -7,11 +7,35 @@ use std::sync::Arc;
 use sluice_wire::Context;
 
 use super::check::{PoolError, check};
+use super::home::unit;
 use super::{Home, Pool, PoolIndex, ValidPool};
 use crate::Address;
 use crate::behaviour::PortSelection;
 use crate::ports::{Borrowed, SharedOf, SharedPorts};
 use crate::shard::Shards;
+
+/// Number of address ranges of a virtual router among which [`Pools::window`] selects.
+const MAX_RANGES: usize = 8;
+
+/// A range of outside addresses and ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window<A> {
+    addresses: (A, A),
+    ports: (u16, u16),
+    per_port: u64,
+}
+
+impl<A: Address> Window<A> {
+    /// Port unit of an outside port; `None` if the port is not in this range.
+    #[inline(always)]
+    pub fn unit_of(&self, address: A, port: u16) -> Option<u32> {
+        let is_inside = (address >= self.addresses.0)
+            & (address <= self.addresses.1)
+            & (port >= self.ports.0)
+            & (port <= self.ports.1);
+        is_inside.then(|| unit(port, self.per_port))
+    }
+}
 
 /// All pools of an address family. The pools are validated against each other.
 #[derive(Clone, Debug)]
@@ -154,6 +178,25 @@ impl<A: Address> Pools<A> {
                 0 => pool.home(shards, address, port),
                 _ => pool.current_home(shards, address, port),
             })
+    }
+
+    /// The outside addresses and ports of which most ports of a virtual router are, if every port of them belongs to the
+    /// unit that [`Window::unit_of`] computes. `None` if this is true of no range, or if shards have borrowed blocks.
+    pub fn window(&self, shards: Shards, context: Context) -> Option<Window<A>> {
+        if self.borrowed.load(Ordering::Relaxed) != 0 {
+            return None;
+        }
+        let first = self.owners.partition_point(|range| range.0 < context);
+        let ranges = self.owners[first..].iter().take_while(|range| range.0 == context);
+        let (_, first, last, pool) = *ranges
+            .take(MAX_RANGES)
+            .max_by_key(|range| range.2.number() - range.1.number())?;
+        let pool = self.get(pool).filter(|pool| pool.spreads_plainly(shards))?;
+        Some(Window {
+            addresses: (first, last),
+            ports: pool.ports(),
+            per_port: pool.per_port(),
+        })
     }
 
     /// Creates the sets of shared ports for all pools and `shards`. An address that `before` also contains keeps its

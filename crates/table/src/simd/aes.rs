@@ -205,7 +205,8 @@ pub mod software {
     }
 
     pub fn hash6(k: &Keys, key: &FlowKey6) -> u64 {
-        let [first, second, third] = blocks_of(key).map(bytemuck::cast);
+        let [first, second, third] = blocks_of(key);
+        let [first, second, third] = [bytemuck::cast(first), bytemuck::cast(second), bytemuck::cast(third)];
         let state = round(xor(first, k.0[0]), k.0[1]);
         let state = round(state, xor(second, k.0[2]));
         let state = round(round(state, k.0[3]), xor(third, k.0[4]));

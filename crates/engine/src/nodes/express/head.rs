@@ -65,8 +65,8 @@ fn be16(head: &Head, at: usize) -> u16 {
 /// The words of a head up to the TTL or hop limit and the protocol, whose lowest bytes come first in the head.
 #[inline(always)]
 fn words(head: &Head) -> [u64; 3] {
-    let (words, _) = head.as_chunks::<8>();
-    [0, 1, 2].map(|i| words.get(i).map_or(0, |word| u64::from_le_bytes(*word)))
+    let [first, second, third]: [u64; 3] = head.first_chunk::<24>().map_or([0; 3], |bytes| bytemuck::cast(*bytes));
+    [first.to_le(), second.to_le(), third.to_le()]
 }
 
 /// The bytes of a word that a MAC address in its lowest bytes occupies.
