@@ -23,14 +23,14 @@ use sluice_wire::{Checksums, Class, Context, Fragment, Packet, layers};
 use crate::features::context::NodeContext;
 use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::output::AdjacencyCache;
-use crate::packet::batch::Batch;
-use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, PortIndex};
+use crate::packet::batch::{Batch, put};
+use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, PortIndex};
 use crate::packet::lists::Lists;
 use crate::session::family::{Family, V4, V6};
 use crate::snapshot::Snapshot;
 
 use head::LaneFamily;
-use translate::{Found, Step};
+use translate::{Found, SentPorts, Step};
 
 mod head;
 mod translate;
@@ -157,7 +157,7 @@ fn run_family<F: LaneFamily>(
         ingress,
         exit: &exit,
         adjacencies: &mut adjacencies,
-        lists,
+        sent: SentPorts::new(),
         shards: ctx.shards,
         left: ArrayVec::new(),
         received: 0,
@@ -169,8 +169,15 @@ fn run_family<F: LaneFamily>(
     each(udp, |i| {
         taken |= Slots::from(step.take::<F, false>(first + i, batch, &Found::of(work, i))) << i;
     });
-    let received = step.received;
+    let (received, sent) = (step.received, step.sent);
     adjacencies.flush(&exit);
+    let mut leaving = ArrayVec::<BufferIndex, BURST_SIZE>::new();
+    match taken & taken.wrapping_add(1) {
+        // All packets are taken, or the first ones.
+        0 => leaving.extend((first as BufferIndex..).take(taken.count_ones() as usize)),
+        _ => each(taken, |i| put(&mut leaving, (first + i) as BufferIndex)),
+    }
+    sent.send(&leaving, lists);
     count(work, taken, received, ctx, ingress);
     taken
 }

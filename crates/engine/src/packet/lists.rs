@@ -310,6 +310,15 @@ impl Lists {
         }
     }
 
+    /// Sends packets on a port of this worker.
+    #[inline(always)]
+    pub fn send_all(&mut self, port: PortIndex, slots: &[BufferIndex]) {
+        if let Some(list) = self.to_send.get_mut(port as usize) {
+            // A slot is sent at most once, so the list has room; see `put`.
+            let _ = list.try_extend_from_slice(slots);
+        }
+    }
+
     /// If the express lane has taken packets, sorts the packets to transmit in the order of their slots: the packets of a
     /// flow, of which the lane has taken a part, leave in the order in which they arrived.
     #[inline(always)]

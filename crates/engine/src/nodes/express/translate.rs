@@ -12,7 +12,7 @@ use crate::features::context::OutputContext;
 use crate::features::revalidation::is_carried_over;
 use crate::nodes::output::AdjacencyCache;
 use crate::packet::batch::{Batch, put};
-use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex};
+use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, PortIndex};
 use crate::packet::lists::Lists;
 use crate::session::family::{Family, Session};
 use crate::session::shard::Shard;
@@ -47,13 +47,49 @@ pub(super) struct Step<'s, 'c, 'm> {
     pub(super) ingress: &'s Ingress,
     pub(super) exit: &'s OutputContext<'c>,
     pub(super) adjacencies: &'s mut AdjacencyCache,
-    pub(super) lists: &'s mut Lists,
+    pub(super) sent: SentPorts,
     pub(super) shards: &'s mut [Option<Box<Shard<'m>>>],
     /// Sessions of which a packet was left to the graph. The graph then processes the later packets of these sessions,
     /// too, so that it tracks them in the order in which they arrived.
     pub(super) left: ArrayVec<(u16, RecordIndex), BURST_SIZE>,
     /// Bytes of the received frames that were taken.
     pub(super) received: u64,
+}
+
+/// The ports on which the taken packets leave.
+pub(super) struct SentPorts {
+    ports: [PortIndex; BURST_BUFFERS],
+    /// The conjunction and the disjunction of all ports, which are equal if all ports are equal.
+    all: [PortIndex; 2],
+}
+
+impl SentPorts {
+    /// No packets.
+    pub(super) fn new() -> Self {
+        Self {
+            ports: [0; BURST_BUFFERS],
+            all: [PortIndex::MAX, 0],
+        }
+    }
+
+    #[inline(always)]
+    fn add(&mut self, slot: usize, port: PortIndex) {
+        self.ports[slot % BURST_BUFFERS] = port;
+        self.all[0] &= port;
+        self.all[1] |= port;
+    }
+
+    /// Puts packets on the lists of their ports, in the order of their slots.
+    #[inline(always)]
+    pub(super) fn send(&self, slots: &[BufferIndex], lists: &mut Lists) {
+        if self.all[0] == self.all[1] {
+            lists.send_all(self.all[0], slots);
+            return;
+        }
+        for &slot in slots {
+            lists.send(self.ports[usize::from(slot) % BURST_BUFFERS], slot);
+        }
+    }
 }
 
 impl Step<'_, '_, '_> {
@@ -143,7 +179,7 @@ impl Step<'_, '_, '_> {
         }
         self.received += frame as u64;
         (meta.interface, meta.egress) = (self.ingress.number, adjacency.egress());
-        self.lists.send(adjacency.port(), slot as BufferIndex);
+        self.sent.add(slot, adjacency.port());
         true
     }
 }
