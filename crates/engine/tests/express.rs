@@ -444,6 +444,24 @@ fn data_of_known_flows_takes_the_lane_in_both_directions() {
 }
 
 #[test]
+fn lane_is_not_tried_for_some_bursts_after_a_flood_of_strangers() {
+    let mut pair = Pair::new(plan, false);
+    let strangers = (0..16).map(|port| Draw {
+        oddity: Oddity::Stranger(port),
+        ..data(1, false)
+    });
+    pair.step(&Event::Burst(strangers.collect()));
+    let before = pair.express();
+    let taken: Vec<_> = (0..9)
+        .map(|_| {
+            pair.step(&Event::Burst(vec![data(0, false)]));
+            pair.express() - before
+        })
+        .collect();
+    assert_eq!(vec![0, 0, 0, 0, 0, 0, 0, 1, 2], taken);
+}
+
+#[test]
 fn packets_that_follow_an_unusual_packet_of_their_flow_do_not_take_the_lane() {
     let mut pair = Pair::new(plan, false);
     let unusual = |flow, oddity| Draw {

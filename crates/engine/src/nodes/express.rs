@@ -76,7 +76,43 @@ impl<F: Family> Default for LaneArrays<F> {
 pub struct Lane {
     v4: Box<LaneArrays<V4>>,
     v6: Box<LaneArrays<V6>>,
+    pauses: [Pause; PORTS],
 }
+
+/// Number of ports with a pause of their own. Ports whose numbers have equal remainders share a pause.
+const PORTS: usize = 16;
+
+/// Decides whether the lane tries the packets of a port. If most packets of a burst have no session, for example in a
+/// flood, the lane is not tried for some bursts: the graph would repeat its work.
+#[derive(Clone, Copy, Default)]
+struct Pause {
+    /// Remaining bursts for which the lane is not tried.
+    bursts: u8,
+}
+
+impl Pause {
+    /// Number of bursts in a pause.
+    const LENGTH: u8 = 7;
+
+    /// Whether to try the next burst.
+    #[inline(always)]
+    fn is_over(&mut self) -> bool {
+        let is_over = self.bursts == 0;
+        self.bursts = self.bursts.saturating_sub(1);
+        is_over
+    }
+
+    /// Starts a pause if the lane has taken less than a quarter of many packets.
+    #[inline(always)]
+    fn observe(&mut self, taken: usize, packets: usize) {
+        if 4 * taken < packets && packets >= MANY {
+            self.bursts = Self::LENGTH;
+        }
+    }
+}
+
+/// Number of packets in a burst from which a pause may follow.
+const MANY: usize = 8;
 
 /// The interface on which a burst was received.
 #[derive(Clone, Copy, Debug)]
@@ -117,7 +153,11 @@ impl Lane {
     ) -> u128 {
         let end = slots.end.min(batch.packets.len()).min(slots.start + BURST_SIZE);
         let slots = slots.start.min(end)..end;
-        let (first, mut taken) = (slots.start, 0);
+        let (first, count, mut taken) = (slots.start, slots.len(), 0);
+        let pause = &mut self.pauses[usize::from(port) % PORTS];
+        if !pause.is_over() {
+            return 0;
+        }
         if let Some(ingress) = Ingress::of::<V4>(ctx.snapshot, port) {
             taken |= run_family::<V4>(&mut self.v4, batch, lists, ctx, &ingress, slots.clone());
         }
@@ -126,6 +166,7 @@ impl Lane {
         {
             taken |= run_family::<V6>(&mut self.v6, batch, lists, ctx, &ingress, slots);
         }
+        pause.observe(taken.count_ones() as usize, count);
         u128::from(taken) << (first % BURST_BUFFERS)
     }
 }
