@@ -137,7 +137,7 @@ impl<A: Address> ValidPool<A> {
         unit(port, self.per_port)
     }
 
-    /// The factor by which [`unit`] multiplies ports.
+    /// The factor by which [`unit()`] multiplies ports.
     pub(super) fn per_port(&self) -> u64 {
         self.per_port
     }
