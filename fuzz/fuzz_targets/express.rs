@@ -2,6 +2,7 @@
 #![no_main]
 
 #[path = "../../crates/engine/tests/express/pair.rs"]
+#[allow(dead_code, reason = "tests use the rest")]
 mod pair;
 #[path = "../../crates/engine/tests/rig/mod.rs"]
 mod rig;
