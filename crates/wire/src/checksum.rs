@@ -61,9 +61,9 @@ pub fn pseudo4(source: u32, destination: u32, protocol: u8, length: u16) -> u16 
 /// Sum of the IPv6 pseudo-header (RFC 8200, section 8.1). `length` is the number of bytes of transport header and data.
 #[inline]
 pub fn pseudo6(source: u128, destination: u128, protocol: u8, length: u16) -> u16 {
-    let words = |address: u128| [address >> 96, address >> 64, address >> 32, address].map(|w| w as u32 as u64);
-    let addresses: u64 = words(source).iter().sum::<u64>() + words(destination).iter().sum::<u64>();
-    fold(addresses + protocol as u64 + length as u64)
+    let word = |address: u128, place: u32| (address >> (32 * place)) as u32 as u64;
+    let sum = |address| word(address, 0) + word(address, 1) + word(address, 2) + word(address, 3);
+    fold(sum(source) + sum(destination) + protocol as u64 + length as u64)
 }
 
 /// Change of a checksum caused by replaced words: `~m + m'` of RFC 1624, folded.

@@ -322,7 +322,7 @@ pub fn edits(bench: &mut Bench<'_, '_>, sessions: u32, inside: Inside) -> Result
     };
     let plane = plane(Job::Translate, style, capacity(sessions))?;
     let mut memory = memory(&plane)?;
-    let mut gateway = Gateway::new(bench.eal, bench.next(), Job::Translate, plane, &mut memory)?;
+    let mut gateway = bench.gateway(Job::Translate, plane, &mut memory)?;
     for address in GATEWAYS {
         gateway.know((1, Address::V4(address), ROUTER_MAC))?;
     }

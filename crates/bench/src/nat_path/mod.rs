@@ -5,6 +5,8 @@ pub mod probe;
 mod shapes;
 
 use sluice_dpdk::eal::Eal;
+use sluice_dpdk::memory::Region;
+use sluice_engine::control::plane::ControlPlane;
 use sluice_engine::packet::time::Now;
 use sluice_engine::worker::request::{Cursor, SessionInfo};
 use sluice_wire::Checksums;
@@ -54,6 +56,9 @@ pub struct NatPathArguments {
     /// case.
     #[arg(long, value_name = "N", default_value_t = 0)]
     filter_rules: u32,
+    /// Switch the express lane off, so that the graph processes every packet.
+    #[arg(long)]
+    without_express: bool,
 }
 
 /// Address family.
@@ -75,6 +80,8 @@ struct Bench<'r, 'b> {
     eal: &'static Eal,
     runs: usize,
     rigs: u32,
+    /// Whether the express lane is on.
+    express: bool,
     run: &'r mut Run<'b>,
 }
 
@@ -84,6 +91,7 @@ pub fn run(run: &mut Run<'_>, arguments: &NatPathArguments) -> Result<(), Failur
         eal: rig::start(1)?,
         runs,
         rigs: 1,
+        express: !arguments.without_express,
         run,
     };
     let only = arguments.only.or(arguments.sessions.and(Some(Case::Established)));
@@ -161,7 +169,15 @@ impl Bench<'_, '_> {
         self.rigs
     }
 
+    /// Creates a gateway, with or without the express lane.
+    fn gateway<'m>(&mut self, job: Job, plane: ControlPlane, memory: &'m mut Region) -> Result<Gateway<'m>, Failure> {
+        let mut gateway = Gateway::new(self.eal, self.next(), job, plane, memory)?;
+        gateway.rounds.worker.set_lane(self.express);
+        Ok(gateway)
+    }
+
     fn row(&mut self, row: Row) {
+        let row = if self.express { row } else { row.key("express", "off") };
         (self.run.row)(row);
     }
 
@@ -187,7 +203,7 @@ impl Bench<'_, '_> {
     fn forward(&mut self) -> Result<(), Failure> {
         let plane = plane(Job::Forward, Style::SESSIONS, 16)?;
         let mut memory = memory(&plane)?;
-        let mut gateway = Gateway::new(self.eal, self.next(), Job::Forward, plane, &mut memory)?;
+        let mut gateway = self.gateway(Job::Forward, plane, &mut memory)?;
         let publics = Publics::new();
         let flows = Flows::of(Hosts::Sixteen, &publics);
         for checksums in [Checksums::Vouched, Checksums::Unverified] {
@@ -223,7 +239,7 @@ impl Bench<'_, '_> {
         let bytes = Gateway::bytes_per_session(&plane, lines, capacity);
         let mut memory = memory(&plane)?;
         let backing = memory.backing().to_string();
-        let mut gateway = Gateway::new(self.eal, self.next(), job, plane, &mut memory)?;
+        let mut gateway = self.gateway(job, plane, &mut memory)?;
         let publics = complete(open(&mut gateway, Hosts::Sixteen, sessions, |packet, _| {
             F::from(packet)
         })?)?;
@@ -274,7 +290,7 @@ impl Bench<'_, '_> {
         let plane = plane(Job::Translate, Style::SESSIONS, capacity(sessions))?;
         let mut memory = memory(&plane)?;
         let backing = memory.backing().to_string();
-        let mut gateway = Gateway::new(self.eal, self.next(), Job::Translate, plane, &mut memory)?;
+        let mut gateway = self.gateway(Job::Translate, plane, &mut memory)?;
         let publics = complete(open(&mut gateway, Hosts::Sixteen, sessions, |packet, _| packet)?)?;
         let flows = Flows::of(Hosts::Sixteen, &publics);
         let (mut random, direction, mut runs) = (Random(SEED), Direction::Both, Runs::default());
@@ -343,7 +359,7 @@ impl Bench<'_, '_> {
         let networks = Edits::new(&mut plane, Inside::Networks, rules - 1);
         plane.collect();
         let mut memory = memory(&plane)?;
-        let mut gateway = Gateway::new(self.eal, self.next(), Job::Translate, plane, &mut memory)?;
+        let mut gateway = self.gateway(Job::Translate, plane, &mut memory)?;
         // Time advances by this much per session, so that the requested number of sessions is opened within the timeout
         // of 120 s.
         let step = 120_000_000_000 / u64::from(sessions);

@@ -44,7 +44,7 @@ pub fn shape(bench: &mut Bench<'_, '_>, hosts: u32, style: Style) -> Result<(), 
     let lines = plane.lines();
     let bytes = Gateway::bytes_per_session(&plane, lines.sessions4 + lines.bindings4, capacity(sessions));
     let mut memory = memory(&plane)?;
-    let mut gateway = Gateway::new(bench.eal, bench.next(), Job::Translate, plane, &mut memory)?;
+    let mut gateway = bench.gateway(Job::Translate, plane, &mut memory)?;
     let (turn, start) = (Hosts::InTurn(hosts), tsc::now());
     let publics = open(&mut gateway, turn, sessions, |packet, _| packet).and_then(complete);
     let publics = publics.map_err(|error| format!("{}: {error}; {:?}", name(hosts), drops(&gateway.plane)))?;
@@ -87,7 +87,7 @@ pub fn crowded(bench: &mut Bench<'_, '_>, hosts: u32) -> Result<(), Failure> {
     let sessions = hosts * FLOWS_PER_HOST;
     let plane = plane(Job::Translate, style, capacity(sessions))?;
     let mut memory = memory(&plane)?;
-    let mut gateway = Gateway::new(bench.eal, bench.next(), Job::Translate, plane, &mut memory)?;
+    let mut gateway = bench.gateway(Job::Translate, plane, &mut memory)?;
     let publics = open(&mut gateway, Hosts::InTurn(hosts), sessions, |packet, _| packet)?;
     let (refused, counters) = (refused(&publics), gateway.plane.counters()[0].clone());
     let named: u64 = drops(&gateway.plane).iter().map(|&(_, count)| count).sum();

@@ -61,9 +61,11 @@ pub(crate) fn is_of_last_commit<F: Family>(session: &F::Session, snapshot: &Snap
 /// one rule, and bridged sessions are matched by their frames.
 #[inline(always)]
 fn is_plain<F: Family>(session: &F::Session) -> bool {
-    let hops = [Direction::Forward, Direction::Reverse].map(|direction| session.adjacency(direction));
-    hops.iter()
-        .all(|hop| hop.has_neighbour() || hop.as_terminal().is_some())
+    let is_hop = |direction| {
+        let hop = session.adjacency(direction);
+        hop.has_neighbour() || hop.as_terminal().is_some()
+    };
+    is_hop(Direction::Forward) && is_hop(Direction::Reverse)
 }
 
 /// Whether individual rules that may match a session have changed within the last `generations` generations. The result

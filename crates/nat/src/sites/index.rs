@@ -28,10 +28,11 @@ impl Index {
 
     fn buckets(&self, hash: u64) -> [&[AtomicU32]; 2] {
         let buckets = self.places.len() / BUCKET;
-        [hash, hash >> 32].map(|half| {
+        let bucket = |half: u64| {
             let first = half as usize % buckets * BUCKET;
             &self.places[first..first + BUCKET]
-        })
+        };
+        [bucket(hash), bucket(hash >> 32)]
     }
 
     /// The number that has this hash and satisfies the predicate.

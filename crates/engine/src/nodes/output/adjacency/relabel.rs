@@ -161,7 +161,8 @@ impl Adjacency {
         let length = packet.len();
         let frame = packet.bytes_mut();
         let labels = labels | kept;
-        let words = [to | from << 48, from >> 16 | labels << 32, labels >> 32].map(u64::to_le_bytes);
+        let (first, second, third) = (to | from << 48, from >> 16 | labels << 32, labels >> 32);
+        let words = [first.to_le_bytes(), second.to_le_bytes(), third.to_le_bytes()];
         match own {
             0 => write_words::<12>(frame, &words),
             1 => write_words::<16>(frame, &words),
