@@ -160,7 +160,7 @@ impl KeyWords4 {
         self.0
     }
 
-    /// Whether the words are equal. The words are compared as a whole, because one of them was just loaded from memory.
+    /// Whether the words are equal. They are compared as numbers of 128 bits, which needs only one branch.
     #[inline(always)]
     pub fn is(&self, other: &Self) -> bool {
         bytemuck::cast::<_, u128>(self.0) == bytemuck::cast::<_, u128>(other.0)
@@ -182,7 +182,7 @@ impl KeyWords4 {
         (addresses.to_le_bytes(), ports.to_le_bytes())
     }
 
-    /// The tuple of a key with these words and these high bits of its context.
+    /// The tuple of the key that has these words. `high` are the high bits of its context.
     #[inline(always)]
     pub fn tuple(self, high: u8) -> Tuple4 {
         let [low, rest] = self.0;
@@ -241,7 +241,7 @@ impl KeyWords6 {
         (bytemuck::cast(addresses), ports.to_le_bytes())
     }
 
-    /// The tuple of a key with these words and these high bits of its context.
+    /// The tuple of the key that has these words. `high` are the high bits of its context.
     #[inline(always)]
     pub fn tuple(self, high: u8) -> Tuple6 {
         let [w0, w1, w2, w3, w4] = self.0;

@@ -19,8 +19,9 @@ use crate::session::bound_interfaces::BoundInterfaces;
 pub struct Track {
     /// Number of bytes of L3 datagrams in each direction.
     bytes: [u64; 2],
-    /// Number of packets in each direction: the low 32 bits, and the bits above them.
+    /// Low 32 bits of the number of packets in each direction.
     packets: [u32; 2],
+    /// High bits of the number of packets in each direction.
     packets_high: [u16; 2],
     /// The high bits of the keys' contexts.
     pub(super) high: [u8; 2],

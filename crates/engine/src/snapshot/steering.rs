@@ -334,8 +334,8 @@ impl Steering {
         }
     }
 
-    /// The shard of a TCP or UDP packet, if the shortcut applies. It is then the shard that [`Steering::shard_by`] returns
-    /// without targets.
+    /// The shard of a TCP or UDP packet; `None` if the shortcut does not apply to the packet. For routers without targets,
+    /// [`Steering::shard_by`] returns the same shard.
     #[inline(always)]
     pub fn shard_at_once<F: Family>(&self, shortcut: &Shortcut<F::Address>, key: &F::Key) -> Option<u16> {
         let tuple = F::tuple(key);

@@ -166,8 +166,7 @@ impl Worker<'_> {
 }
 
 /// Translates and sends packets that need nothing unusual in the express lane, if this worker has one and does all of
-/// the work on them itself. `mark` is the value of the
-/// cycle counter. Returns the slots of these packets, and the new value of the cycle counter.
+/// the work on them itself. `mark` is the value of the cycle counter. Returns the slots of these packets, and the new value of the cycle counter.
 #[inline(always)]
 fn take_express(
     lane: Option<&mut Lane>,

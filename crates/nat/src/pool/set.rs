@@ -180,8 +180,8 @@ impl<A: Address> Pools<A> {
             })
     }
 
-    /// The outside addresses and ports of which most ports of a virtual router are, if every port of them belongs to the
-    /// unit that [`Window::unit_of`] computes. `None` if this is true of no range, or if shards have borrowed blocks.
+    /// The largest range of outside addresses of a virtual router. `None` if [`Window::unit_of`] would not give each port
+    /// of this range its unit, or if shards have borrowed blocks.
     pub fn window(&self, shards: Shards, context: Context) -> Option<Window<A>> {
         if self.borrowed.load(Ordering::Relaxed) != 0 {
             return None;
