@@ -5,7 +5,7 @@
 //! little-endian processor computes identical hashes, with or without AES instructions.
 
 use crate::simd::aes::{Unit, software};
-use sluice_wire::key::{FlowKey4, FlowKey6};
+use sluice_wire::key::{FlowKey4, FlowKey6, KeyWords4, KeyWords6};
 
 /// Round keys of the hash.
 #[derive(Clone, Copy)]
@@ -63,12 +63,28 @@ impl Hasher {
     /// Sets `out[k]` to the hash of `keys[k]`. If the slices differ in length, the shortest length applies.
     #[inline]
     pub fn hash4(&self, keys: &[FlowKey4], out: &mut [u64]) {
-        self.unit.hash4(&self.keys, keys, out);
+        self.unit.hash4(&self.keys, keys.iter().copied(), out);
     }
 
     /// Sets `out[k]` to the hash of `keys[k]`. If the slices differ in length, the shortest length applies.
     #[inline]
     pub fn hash6(&self, keys: &[FlowKey6], out: &mut [u64]) {
+        self.unit.hash6(&self.keys, keys.iter().copied(), out);
+    }
+
+    /// Sets `out[k]` to the hash of the key that has the words `keys[k]`, and whose context has the high bits `high`. If the
+    /// slices differ in length, the shortest length applies.
+    #[inline]
+    pub fn words4(&self, keys: &[KeyWords4], high: u8, out: &mut [u64]) {
+        let keys = keys.iter().map(|&words| FlowKey4 { words, high });
+        self.unit.hash4(&self.keys, keys, out);
+    }
+
+    /// Sets `out[k]` to the hash of the key that has the words `keys[k]`, and whose context has the high bits `high`. If the
+    /// slices differ in length, the shortest length applies.
+    #[inline]
+    pub fn words6(&self, keys: &[KeyWords6], high: u8, out: &mut [u64]) {
+        let keys = keys.iter().map(|&words| FlowKey6 { words, high });
         self.unit.hash6(&self.keys, keys, out);
     }
 
@@ -175,6 +191,24 @@ mod tests {
             let mut values = vec![0; keys6.len()];
             here.hash6(&keys6, &mut values);
             prop_assert_eq!(keys6.iter().map(|key| software.one6(key)).collect::<Vec<_>>(), values);
+        }
+
+        #[test]
+        fn hash_of_words_is_the_hash_of_the_key_that_has_them(
+            seed in any::<[u64; 2]>(), high in any::<u8>(), keys4 in prop::collection::vec(key4(), 1..70), keys6 in prop::collection::vec(key6(), 1..70)
+        ) {
+            for hasher in [Hasher::new(seed), Hasher::in_software(seed)] {
+                let words: Vec<_> = keys4.iter().map(|key| key.words).collect();
+                let mut values = vec![0; words.len()];
+                hasher.words4(&words, high, &mut values);
+                let whole = words.iter().map(|&words| hasher.one4(&FlowKey4 { words, high }));
+                prop_assert_eq!(whole.collect::<Vec<_>>(), values);
+                let words: Vec<_> = keys6.iter().map(|key| key.words).collect();
+                let mut values = vec![0; words.len()];
+                hasher.words6(&words, high, &mut values);
+                let whole = words.iter().map(|&words| hasher.one6(&FlowKey6 { words, high }));
+                prop_assert_eq!(whole.collect::<Vec<_>>(), values);
+            }
         }
 
         #[test]

@@ -17,8 +17,7 @@ use std::ops::Range;
 use arrayvec::ArrayVec;
 use sluice_table::flow::Candidate;
 use sluice_wire::field::Mac;
-use sluice_wire::ipv4::protocol::{TCP, UDP};
-use sluice_wire::{Checksums, Class, Context, Fragment, Packet, layers};
+use sluice_wire::{Context, ethernet};
 
 use crate::features::context::NodeContext;
 use crate::nodes::declaration::{Exit, Node, needs};
@@ -26,12 +25,15 @@ use crate::nodes::output::AdjacencyCache;
 use crate::packet::batch::{Batch, put};
 use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, PortIndex};
 use crate::packet::lists::Lists;
-use crate::session::family::{Family, V4, V6};
+use crate::session::family::{V4, V6};
 use crate::snapshot::Snapshot;
+use crate::snapshot::steering::Shortcut;
 
-use head::LaneFamily;
-use translate::{Found, SentPorts, Step};
+use classify::classify;
+use head::{LaneFamily, heads_of};
+use translate::{SentPorts, Step};
 
+mod classify;
 mod head;
 mod translate;
 
@@ -51,23 +53,43 @@ pub const NODE: Node = Node {
 type Slots = u64;
 
 /// Temporary memory of the lane for an address family. Each array is indexed by the packet's position in the burst.
-pub struct LaneArrays<F: Family> {
-    keys: [F::Key; BURST_SIZE],
+/// Except for `protocols`, elements of packets that are not plain have no meaning.
+pub struct LaneArrays<F: LaneFamily> {
+    /// The keys, without the high bits of their contexts, which are equal for all packets of a burst.
+    keys: [F::KeyWords; BURST_SIZE],
+    /// The high bits of the keys' contexts.
+    high: u8,
+    /// The protocols of plain packets; 0 for other packets.
+    protocols: [u8; BURST_SIZE],
+    /// Lengths of the frames.
+    frames: [u16; BURST_SIZE],
+    /// Lengths of the datagrams.
     lengths: [u16; BURST_SIZE],
     shards: [u16; BURST_SIZE],
     hashes: [u64; BURST_SIZE],
     candidates: [Candidate; BURST_SIZE],
 }
 
-impl<F: Family> Default for LaneArrays<F> {
+impl<F: LaneFamily> Default for LaneArrays<F> {
     fn default() -> Self {
         Self {
-            keys: [F::Key::default(); BURST_SIZE],
+            keys: [F::KeyWords::default(); BURST_SIZE],
+            high: 0,
+            protocols: [0; BURST_SIZE],
+            frames: [0; BURST_SIZE],
             lengths: [0; BURST_SIZE],
             shards: [0; BURST_SIZE],
             hashes: [0; BURST_SIZE],
             candidates: [Candidate::NONE; BURST_SIZE],
         }
+    }
+}
+
+impl<F: LaneFamily> LaneArrays<F> {
+    /// The key of a plain packet.
+    #[inline(always)]
+    fn key(&self, i: usize) -> F::Key {
+        F::whole_key(self.keys[i], self.high)
     }
 }
 
@@ -181,36 +203,41 @@ fn run_family<F: LaneFamily>(
     ingress: &Ingress,
     slots: Range<usize>,
 ) -> Slots {
-    let first = slots.start;
-    let [mut tcp, mut udp, unusual] = classify(work, batch, ingress, slots);
-    if tcp | udp == 0 {
+    let (first, count) = (slots.start, slots.len());
+    let packets = &mut batch.packets[slots];
+    let (mut heads, mut plain) = classify(work, packets, ingress);
+    if plain.tcp | plain.udp == 0 {
         return 0;
     }
-    if unusual != 0 {
-        let later = followers::<F>(unusual, tcp | udp, &batch.packets[first..]);
-        (tcp, udp) = (tcp & !later, udp & !later);
+    if plain.unusual | plain.unverified != 0 {
+        plain.examine::<F>(packets, ingress);
+        heads = heads_of(packets);
     }
-    let [tcp, udp] = locate(work, [tcp, udp], ctx, ingress);
-    find(work, tcp | udp, ctx);
+    locate(work, count, ctx, ingress);
+    find(work, count, ctx);
     let exit = ctx.exit();
     let mut adjacencies = AdjacencyCache::default();
     let mut step = Step {
         ingress,
         exit: &exit,
         adjacencies: &mut adjacencies,
+        meta: batch.meta,
+        first,
         sent: SentPorts::new(),
         shards: ctx.shards,
         left: ArrayVec::new(),
         received: 0,
+        trailers: 0,
     };
     let mut taken = 0;
-    each(tcp, |i| {
-        taken |= Slots::from(step.take::<F, true>(first + i, batch, &Found::of(work, i))) << i;
+    each(plain.tcp, |i| {
+        taken |= Slots::from(step.take::<F, true>(i, &mut heads, work)) << i;
     });
-    each(udp, |i| {
-        taken |= Slots::from(step.take::<F, false>(first + i, batch, &Found::of(work, i))) << i;
+    each(plain.udp, |i| {
+        taken |= Slots::from(step.take::<F, false>(i, &mut heads, work)) << i;
     });
-    let (received, sent) = (step.received, step.sent);
+    let (received, sent, trailers) = (step.received, step.sent, step.trailers);
+    each(trailers, |i| packets[i].trim_trailer(ethernet::LENGTH + usize::from(work.lengths[i])));
     adjacencies.flush(&exit);
     let mut leaving = ArrayVec::<BufferIndex, BURST_SIZE>::new();
     match taken & taken.wrapping_add(1) {
@@ -219,7 +246,7 @@ fn run_family<F: LaneFamily>(
         _ => each(taken, |i| put(&mut leaving, (first + i) as BufferIndex)),
     }
     sent.send(&leaving, lists);
-    count(work, taken, received, ctx, ingress);
+    count_taken(work, taken, received, ctx, ingress);
     taken
 }
 
@@ -232,103 +259,50 @@ fn each(mut slots: Slots, mut f: impl FnMut(usize)) {
     }
 }
 
-/// First pass: the slots of plain TCP packets and of plain UDP packets, with their keys and L3 lengths, and the slots of
-/// all other packets that may be of this address family.
+/// Second pass: the shards of the first `count` packets, and the hashes of their keys. The elements of packets that are not
+/// plain have no meaning.
 #[inline(always)]
-fn classify<F: LaneFamily>(
-    work: &mut LaneArrays<F>,
-    batch: &Batch<'_, '_>,
-    ingress: &Ingress,
-    slots: Range<usize>,
-) -> [Slots; 3] {
-    let [mut tcp, mut udp, mut unusual] = [0; 3];
-    let packets = batch.packets[slots].iter();
-    for (i, ((packet, key), length)) in packets.zip(&mut work.keys).zip(&mut work.lengths).enumerate() {
-        let Some(head) = packet.head() else {
-            unusual |= 1 << i;
-            continue;
-        };
-        let plain = F::protocol_of_plain(head, packet.len(), &ingress.mac);
-        let is_verified = |_: &u8| packet.checksums() == Checksums::Vouched || F::is_verified(packet, &ingress.mac);
-        let Some(protocol) = plain.filter(is_verified) else {
-            unusual |= Slots::from(!F::is_of_other_family(head)) << i;
-            continue;
-        };
-        (*key, *length) = F::key_of(head, ingress.context);
-        tcp |= Slots::from(protocol == TCP) << i;
-        udp |= Slots::from(protocol == UDP) << i;
-    }
-    [tcp, udp, unusual]
-}
-
-/// The slots of those packets that follow an unusual packet of their flow, or a fragment between their hosts. The graph
-/// processes them, too, so that it tracks the packets of a flow in the order in which they arrived.
-#[cold]
-#[inline(never)]
-fn followers<F: Family>(unusual: Slots, plain: Slots, packets: &[Packet<'_>]) -> Slots {
-    let parse = |i: usize| {
-        let frame = packets.get(i)?.bytes();
-        let layers = layers::parse(frame).ok()?;
-        let is_of_family = layers.class == if F::IS_V6 { Class::Ipv6 } else { Class::Ipv4 };
-        is_of_family.then_some((frame, layers))
-    };
-    let mut all = 0;
-    each(unusual, |i| {
-        let later = plain & (Slots::MAX << i) & !all;
-        let Some((frame, layers)) = parse(i).filter(|_| later != 0) else {
-            return;
-        };
-        each(later, |j| {
-            let is_follower = parse(j).is_some_and(|(other, of_other)| match layers.fragment {
-                Fragment::Whole => F::key(&layers, frame, 0) == F::key(&of_other, other, 0),
-                _ => F::addresses(&layers, frame) == F::addresses(&of_other, other),
-            });
-            all |= Slots::from(is_follower) << j;
-        });
-    });
-    all
-}
-
-/// Second pass: the shards of this worker to which the packets belong, and the hashes of their keys. Returns the slots
-/// without those of other workers' shards.
-#[inline(always)]
-fn locate<F: LaneFamily>(
-    work: &mut LaneArrays<F>,
-    [mut tcp, mut udp]: [Slots; 2],
-    ctx: &NodeContext<'_, '_>,
-    ingress: &Ingress,
-) -> [Slots; 2] {
+fn locate<F: LaneFamily>(work: &mut LaneArrays<F>, count: usize, ctx: &NodeContext<'_, '_>, ingress: &Ingress) {
     let (nat, steering) = (ctx.snapshot.nat::<F>(), &ctx.start.steering);
-    let end = BURST_SIZE - (tcp | udp).leading_zeros() as usize;
-    F::hash(ctx.hasher, &work.keys[..end], &mut work.hashes[..end]);
-    let shortcut = steering.shortcut(nat, ingress.context, ingress.outside);
-    each(tcp | udp, |i| {
-        let shard = match steering.shard_at_once::<F>(&shortcut, &work.keys[i]) {
-            Some(shard) => shard,
-            None => steering.shard_by::<F>(nat, None, &work.keys[i], ingress.number, ingress.outside),
-        };
-        work.shards[i] = shard;
-        match ctx.shards.get(usize::from(shard)) {
-            Some(Some(shard)) => F::table_ref(shard).prefetch(work.hashes[i]),
-            _ => (tcp, udp) = (tcp & !(1 << i), udp & !(1 << i)),
+    let (keys, high) = (&work.keys[..count], work.high);
+    F::hash_words(ctx.hasher, keys, high, &mut work.hashes);
+    let shards = work.shards.iter_mut().zip(keys);
+    match steering.shortcut(nat, ingress.context, ingress.outside) {
+        Shortcut::Source => {
+            for (shard, &words) in shards {
+                *shard = steering.of_source::<F>(&F::whole_key(words, high));
+            }
         }
-    });
-    [tcp, udp]
+        shortcut => {
+            for (shard, &words) in shards {
+                let key = &F::whole_key(words, high);
+                *shard = steering
+                    .shard_at_once::<F>(&shortcut, key)
+                    .unwrap_or_else(|| steering.shard_by::<F>(nat, None, key, ingress.number, ingress.outside));
+            }
+        }
+    }
+    for (&shard, &hash) in work.shards[..count].iter().zip(&work.hashes) {
+        if let Some(Some(shard)) = ctx.shards.get(usize::from(shard)) {
+            F::table_ref(shard).prefetch(hash);
+        }
+    }
 }
 
 /// Third pass: the records that probably have the keys.
 #[inline(always)]
-fn find<F: LaneFamily>(work: &mut LaneArrays<F>, slots: Slots, ctx: &NodeContext<'_, '_>) {
-    each(slots, |i| {
-        if let Some(Some(shard)) = ctx.shards.get(usize::from(work.shards[i])) {
-            work.candidates[i] = F::table_ref(shard).candidate(work.hashes[i]);
+fn find<F: LaneFamily>(work: &mut LaneArrays<F>, count: usize, ctx: &NodeContext<'_, '_>) {
+    let places = work.shards[..count].iter().zip(&work.hashes).zip(&mut work.candidates);
+    for ((&shard, &hash), candidate) in places {
+        if let Some(Some(shard)) = ctx.shards.get(usize::from(shard)) {
+            *candidate = F::table_ref(shard).candidate(hash);
         }
-    });
+    }
 }
 
 /// Counts the packets that the lane has taken.
 #[inline(always)]
-fn count<F: LaneFamily>(
+fn count_taken<F: LaneFamily>(
     work: &LaneArrays<F>,
     taken: Slots,
     bytes: u64,

@@ -334,13 +334,19 @@ impl Steering {
         }
     }
 
+    /// The shard of a packet that belongs to the shard of its source address.
+    #[inline(always)]
+    pub fn of_source<F: Family>(&self, key: &F::Key) -> u16 {
+        self.of_host::<F>(F::tuple(key).source())
+    }
+
     /// The shard of a TCP or UDP packet; `None` if the shortcut does not apply to the packet. For routers without targets,
     /// [`Steering::shard_by`] returns the same shard.
     #[inline(always)]
     pub fn shard_at_once<F: Family>(&self, shortcut: &Shortcut<F::Address>, key: &F::Key) -> Option<u16> {
         let tuple = F::tuple(key);
         match shortcut {
-            Shortcut::Source => Some(self.of_host::<F>(tuple.source())),
+            Shortcut::Source => Some(self.of_source::<F>(key)),
             Shortcut::Units(window) => {
                 let unit = window.unit_of(tuple.destination(), tuple.destination_port())?;
                 Some(self.of_unit::<F>(tuple.destination(), unit))

@@ -243,6 +243,27 @@ impl<'m, R: Record> FlowTable<'m, R> {
         }
     }
 
+    /// Like [`confirm`](Self::confirm), with the record. The caller must not change its keys.
+    #[inline(always)]
+    pub fn confirm_mut(&mut self, hash: u64, candidate: Candidate, key: &R::Key) -> Option<(Found, &mut R)> {
+        let (index, direction) = unpack(candidate.0);
+        let place = index.0 as usize;
+        if place < self.home.records.len() && self.home.records[place].matches(key, direction) {
+            return Some(((index, direction), &mut self.home.records[place]));
+        }
+        if candidate.is_none() {
+            return None;
+        }
+        self.search_mut(hash, key)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn search_mut(&mut self, hash: u64, key: &R::Key) -> Option<(Found, &mut R)> {
+        let found = self.search(hash, key)?;
+        Some((found, self.get_mut(found.0)?))
+    }
+
     /// Looks up a single key without separate passes.
     #[inline]
     pub fn find(&self, hash: u64, key: &R::Key) -> Option<Found> {

@@ -30,13 +30,13 @@ impl Unit {
         Unit::Software
     }
 
-    /// Sets `out[k]` to the hash of `keys[k]`. If the slices differ in length, the shortest length applies.
+    /// Sets `out[k]` to the hash of the key at position k. If the numbers of elements differ, the smallest number applies.
     #[inline]
-    pub fn hash4(self, round_keys: &Keys, keys: &[FlowKey4], out: &mut [u64]) {
+    pub fn hash4(self, round_keys: &Keys, keys: impl Iterator<Item = FlowKey4>, out: &mut [u64]) {
         match self {
             Unit::Software => {
                 for (out, key) in out.iter_mut().zip(keys) {
-                    *out = software::hash4(round_keys, key);
+                    *out = software::hash4(round_keys, &key);
                 }
             }
             #[cfg(target_arch = "x86_64")]
@@ -46,13 +46,13 @@ impl Unit {
         }
     }
 
-    /// Sets `out[k]` to the hash of `keys[k]`. If the slices differ in length, the shortest length applies.
+    /// Sets `out[k]` to the hash of the key at position k. If the numbers of elements differ, the smallest number applies.
     #[inline]
-    pub fn hash6(self, round_keys: &Keys, keys: &[FlowKey6], out: &mut [u64]) {
+    pub fn hash6(self, round_keys: &Keys, keys: impl Iterator<Item = FlowKey6>, out: &mut [u64]) {
         match self {
             Unit::Software => {
                 for (out, key) in out.iter_mut().zip(keys) {
-                    *out = software::hash6(round_keys, key);
+                    *out = software::hash6(round_keys, &key);
                 }
             }
             #[cfg(target_arch = "x86_64")]
@@ -224,7 +224,7 @@ mod instructions {
     use std::arch::x86_64::{__m128i, _mm_aesenc_si128, _mm_cvtsi128_si64, _mm_set_epi64x, _mm_xor_si128};
 
     #[target_feature(enable = "aes")]
-    pub fn hash4(round_keys: &Keys, keys: &[FlowKey4], out: &mut [u64]) {
+    pub fn hash4(round_keys: &Keys, keys: impl Iterator<Item = FlowKey4>, out: &mut [u64]) {
         let k: [__m128i; 5] = bytemuck::cast(round_keys.0);
         for (out, key) in out.iter_mut().zip(keys) {
             let high = bytemuck::cast(high_block(key.high));
@@ -267,10 +267,10 @@ mod instructions {
     }
 
     #[target_feature(enable = "aes")]
-    pub fn hash6(round_keys: &Keys, keys: &[FlowKey6], out: &mut [u64]) {
+    pub fn hash6(round_keys: &Keys, keys: impl Iterator<Item = FlowKey6>, out: &mut [u64]) {
         let k: [__m128i; 5] = bytemuck::cast(round_keys.0);
         for (out, key) in out.iter_mut().zip(keys) {
-            let [first, second, third] = blocks_of(key);
+            let [first, second, third] = blocks_of(&key);
             let state = _mm_xor_si128(bytemuck::cast(first), k[0]);
             let state = _mm_aesenc_si128(state, k[1]);
             let state = _mm_aesenc_si128(state, _mm_xor_si128(bytemuck::cast(second), k[2]));

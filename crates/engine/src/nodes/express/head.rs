@@ -2,12 +2,13 @@
 
 use sluice_nat::rewrite::{rewrite_plain4, rewrite_plain6};
 use sluice_nat::tracking::Segment;
+use sluice_table::hash::Hasher;
 use sluice_wire::ethernet::{self, ethertype};
 use sluice_wire::field::Mac;
-use sluice_wire::ipv4::protocol::{TCP, UDP};
 use sluice_wire::key::{KeyWords4, KeyWords6, context4, context6};
 use sluice_wire::{Context, Direction, FlowKey4, FlowKey6, Packet, ipv4, ipv6, plain4, plain6};
 
+use crate::packet::io::BURST_SIZE;
 use crate::session::family::{Family, V4, V6};
 use crate::session::record::{Session4, Session6};
 
@@ -18,19 +19,39 @@ pub const HEAD: usize = 96;
 /// The first bytes of a frame. If the frame is shorter, the bytes after its end have no meaning.
 pub type Head = [u8; HEAD];
 
+/// The first bytes of the packets of a burst. `None` if a buffer ends before.
+pub type Heads<'h> = [Option<&'h mut Head>; BURST_SIZE];
+
+/// The first bytes of packets.
+pub fn heads_of<'h>(packets: &'h mut [Packet<'_>]) -> Heads<'h> {
+    let mut heads: Heads<'h> = [const { None }; BURST_SIZE];
+    for (head, packet) in heads.iter_mut().zip(packets) {
+        *head = packet.head_mut();
+    }
+    heads
+}
+
 /// Offset of the transport header.
 const L4_OF_V4: usize = ethernet::LENGTH + ipv4::LENGTH;
 const L4_OF_V6: usize = ethernet::LENGTH + ipv6::LENGTH;
 
 /// The parts of the lane that depend on the address family.
 pub trait LaneFamily: Family {
+    /// A key without the high bits of its context.
+    type KeyWords: Copy + Default;
     /// Length in bytes of the IP header.
     const NETWORK: u16;
 
-    /// The protocol of a plain packet to `mac`: whole, TCP or UDP, without IP options or extension headers, with a hop
-    /// limit above 1. `length` is the length of the frame. Neither the transport header nor the addresses are checked:
+    /// Whether a packet to `mac` is plain, except for its protocol: whole, without IP options or extension headers, with a hop
+    /// limit above 1. `bytes` is the length of the frame. Neither the transport header nor the addresses are checked:
     /// packets with invalid addresses have no session.
-    fn protocol_of_plain(head: &Head, length: usize, mac: &Mac) -> Option<u8>;
+    fn is_plain(head: &Head, bytes: usize, mac: &Mac) -> bool;
+
+    /// The protocol of a plain packet.
+    fn protocol_of(head: &Head) -> u8;
+
+    /// The length of the datagram of a plain packet.
+    fn length_of(head: &Head) -> u16;
 
     /// Whether the EtherType is that of the other address family.
     fn is_of_other_family(head: &Head) -> bool;
@@ -38,8 +59,17 @@ pub trait LaneFamily: Family {
     /// Verifies the checksums of a plain packet in software. Returns whether they are correct.
     fn is_verified(packet: &Packet<'_>, mac: &Mac) -> bool;
 
-    /// The key of a plain packet, and the length of its datagram.
-    fn key_of(head: &Head, context: Context) -> (Self::Key, u16);
+    /// The low bits of a context at their place in the words of a key.
+    fn context(context: Context) -> u64;
+
+    /// The key of a plain packet. `context` is the result of [`context`](Self::context).
+    fn words_of(head: &Head, context: u64) -> Self::KeyWords;
+
+    /// The key that has these words. `high` are the high bits of its context.
+    fn whole_key(words: Self::KeyWords, high: u8) -> Self::Key;
+
+    /// Hashes keys that have these words. `high` are the high bits of their contexts.
+    fn hash_words(hasher: &Hasher, words: &[Self::KeyWords], high: u8, out: &mut [u64]);
 
     /// The transport header of a plain packet.
     fn transport(head: &Head) -> &[u8; 20];
@@ -62,40 +92,44 @@ fn be16(head: &Head, at: usize) -> u16 {
     u16::from_be_bytes([head[at], head[at + 1]])
 }
 
-/// The words of a head up to the TTL or hop limit and the protocol, whose lowest bytes come first in the head.
+/// Whether the frame is for `mac`.
 #[inline(always)]
-fn words(head: &Head) -> [u64; 3] {
-    let [first, second, third]: [u64; 3] = head.first_chunk::<24>().map_or([0; 3], |bytes| bytemuck::cast(*bytes));
-    [first.to_le(), second.to_le(), third.to_le()]
+fn is_for(head: &Head, mac: &Mac) -> bool {
+    // The words overlap: a comparison of six bytes would be a call.
+    let word = |bytes: &[u8], at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    (word(head, 0) ^ word(mac, 0)) | (word(head, 2) ^ word(mac, 2)) == 0
 }
 
-/// The bytes of a word that a MAC address in its lowest bytes occupies.
-const MAC: u64 = (1 << 48) - 1;
-
-/// A MAC address in the lowest bytes of a word.
+/// Whether the EtherType and the byte after it, under a mask, have these values.
 #[inline(always)]
-fn word_of(mac: &Mac) -> u64 {
-    let [a, b, c, d, e, f] = *mac;
-    u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
+fn is_of_kind(head: &Head, ethertype: u16, [first, mask]: [u8; 2]) -> bool {
+    let [high, low] = ethertype.to_be_bytes();
+    let found = u32::from_le_bytes([head[12], head[13], head[14], head[15]]);
+    found & u32::from_le_bytes([0xff, 0xff, mask, 0]) == u32::from_le_bytes([high, low, first, 0])
 }
 
 impl LaneFamily for V4 {
+    type KeyWords = KeyWords4;
     const NETWORK: u16 = ipv4::LENGTH as u16;
 
     #[inline(always)]
-    fn protocol_of_plain(head: &Head, length: usize, mac: &Mac) -> Option<u8> {
-        /// EtherType, IP version and header length.
-        const KIND: u64 = u64::from_le_bytes([0, 0, 0, 0, 0x08, 0x00, 0x45, 0]);
-        const OF_KIND: u64 = u64::from_le_bytes([0, 0, 0, 0, 0xff, 0xff, 0xff, 0]);
+    fn is_plain(head: &Head, bytes: usize, mac: &Mac) -> bool {
         const FRAGMENT: u16 = ipv4::MORE_FRAGMENTS | ipv4::FRAGMENT_OFFSET;
-        let [first, second, third] = words(head);
-        let [.., fragment_low, ttl, protocol] = third.to_le_bytes();
-        let [total_high, total_low, _, _, fragment_high, ..] = third.to_le_bytes();
-        let total = u16::from_be_bytes([total_high, total_low]);
-        let fragment = u16::from_be_bytes([fragment_high, fragment_low]) & FRAGMENT;
-        let difference = (first ^ word_of(mac)) & MAC | (second ^ KIND) & OF_KIND | u64::from(fragment);
-        let is_plain = (difference == 0) & (ttl > 1) & (ethernet::LENGTH + usize::from(total) <= length);
-        (is_plain && matches!(protocol, TCP | UDP)).then_some(protocol)
+        is_for(head, mac)
+            && is_of_kind(head, ethertype::IPV4, [0x45, 0xff])
+            && u16::from_ne_bytes([head[20], head[21]]) & FRAGMENT.to_be() == 0
+            && head[22] > 1
+            && ethernet::LENGTH + usize::from(Self::length_of(head)) <= bytes
+    }
+
+    #[inline(always)]
+    fn protocol_of(head: &Head) -> u8 {
+        head[23]
+    }
+
+    #[inline(always)]
+    fn length_of(head: &Head) -> u16 {
+        be16(head, 16)
     }
 
     #[inline(always)]
@@ -109,12 +143,24 @@ impl LaneFamily for V4 {
     }
 
     #[inline(always)]
-    fn key_of(head: &Head, context: Context) -> (FlowKey4, u16) {
-        let words = head[22..].first_chunk().map_or_else(KeyWords4::default, |headers| {
-            KeyWords4::of_headers(headers, context4(context))
-        });
-        let high = (context >> 24) as u8;
-        (FlowKey4 { words, high }, be16(head, 16))
+    fn context(context: Context) -> u64 {
+        context4(context)
+    }
+
+    #[inline(always)]
+    fn words_of(head: &Head, context: u64) -> KeyWords4 {
+        let headers = head[22..].first_chunk();
+        headers.map_or_else(KeyWords4::default, |headers| KeyWords4::of_headers(headers, context))
+    }
+
+    #[inline(always)]
+    fn whole_key(words: KeyWords4, high: u8) -> FlowKey4 {
+        FlowKey4 { words, high }
+    }
+
+    #[inline(always)]
+    fn hash_words(hasher: &Hasher, words: &[KeyWords4], high: u8, out: &mut [u64]) {
+        hasher.words4(words, high, out);
     }
 
     #[inline(always)]
@@ -140,19 +186,26 @@ impl LaneFamily for V4 {
 }
 
 impl LaneFamily for V6 {
+    type KeyWords = KeyWords6;
     const NETWORK: u16 = ipv6::LENGTH as u16;
 
     #[inline(always)]
-    fn protocol_of_plain(head: &Head, length: usize, mac: &Mac) -> Option<u8> {
-        /// EtherType and IP version.
-        const KIND: u64 = u64::from_le_bytes([0, 0, 0, 0, 0x86, 0xdd, 0x60, 0]);
-        const OF_KIND: u64 = u64::from_le_bytes([0, 0, 0, 0, 0xff, 0xff, 0xf0, 0]);
-        let [first, second, third] = words(head);
-        let [_, _, payload_high, payload_low, protocol, hop_limit, ..] = third.to_le_bytes();
-        let payload = usize::from(u16::from_be_bytes([payload_high, payload_low]));
-        let difference = (first ^ word_of(mac)) & MAC | (second ^ KIND) & OF_KIND;
-        let is_plain = (difference == 0) & (hop_limit > 1) & (L4_OF_V6 + payload <= length);
-        (is_plain && matches!(protocol, TCP | UDP)).then_some(protocol)
+    fn is_plain(head: &Head, bytes: usize, mac: &Mac) -> bool {
+        is_for(head, mac)
+            && is_of_kind(head, ethertype::IPV6, [0x60, 0xf0])
+            && head[21] > 1
+            && L4_OF_V6 + usize::from(be16(head, 18)) <= bytes
+    }
+
+    #[inline(always)]
+    fn protocol_of(head: &Head) -> u8 {
+        head[20]
+    }
+
+    #[inline(always)]
+    fn length_of(head: &Head) -> u16 {
+        // The frame contains the datagram, so the sum does not overflow.
+        be16(head, 18).wrapping_add(Self::NETWORK)
     }
 
     #[inline(always)]
@@ -166,13 +219,24 @@ impl LaneFamily for V6 {
     }
 
     #[inline(always)]
-    fn key_of(head: &Head, context: Context) -> (FlowKey6, u16) {
-        let words = head[18..].first_chunk().map_or_else(KeyWords6::default, |headers| {
-            KeyWords6::of_headers(headers, context6(context))
-        });
-        let high = (context >> 24) as u8;
-        // The frame contains the datagram, so the sum does not overflow.
-        (FlowKey6 { words, high }, be16(head, 18).wrapping_add(Self::NETWORK))
+    fn context(context: Context) -> u64 {
+        context6(context)
+    }
+
+    #[inline(always)]
+    fn words_of(head: &Head, context: u64) -> KeyWords6 {
+        let headers = head[18..].first_chunk();
+        headers.map_or_else(KeyWords6::default, |headers| KeyWords6::of_headers(headers, context))
+    }
+
+    #[inline(always)]
+    fn whole_key(words: KeyWords6, high: u8) -> FlowKey6 {
+        FlowKey6 { words, high }
+    }
+
+    #[inline(always)]
+    fn hash_words(hasher: &Hasher, words: &[KeyWords6], high: u8, out: &mut [u64]) {
+        hasher.words6(words, high, out);
     }
 
     #[inline(always)]

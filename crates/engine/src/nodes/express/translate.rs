@@ -2,7 +2,7 @@
 
 use arrayvec::ArrayVec;
 use sluice_nat::tracking::Segment;
-use sluice_table::flow::{Candidate, RecordIndex};
+use sluice_table::flow::RecordIndex;
 use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
 use sluice_wire::{Direction, ethernet};
 
@@ -10,43 +10,24 @@ use core::hint::select_unpredictable;
 
 use crate::features::context::OutputContext;
 use crate::features::revalidation::is_carried_over;
-use crate::nodes::output::AdjacencyCache;
-use crate::packet::batch::{Batch, put};
+use crate::nodes::output::{Adjacency, AdjacencyCache};
+use crate::packet::batch::{Meta, put};
 use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, PortIndex};
 use crate::packet::lists::Lists;
-use crate::session::family::{Family, Session};
+use crate::session::family::Session;
 use crate::session::shard::Shard;
 
-use super::head::{HEAD, Head, LaneFamily};
-use super::{Ingress, LaneArrays};
-
-/// The result of the earlier passes for a packet.
-pub(super) struct Found<'w, F: Family> {
-    key: &'w F::Key,
-    length: u16,
-    shard: u16,
-    hash: u64,
-    candidate: Candidate,
-}
-
-impl<'w, F: Family> Found<'w, F> {
-    #[inline(always)]
-    pub(super) fn of(work: &'w LaneArrays<F>, i: usize) -> Self {
-        Self {
-            key: &work.keys[i],
-            length: work.lengths[i],
-            shard: work.shards[i],
-            hash: work.hashes[i],
-            candidate: work.candidates[i],
-        }
-    }
-}
+use super::head::{Head, Heads, LaneFamily};
+use super::{Ingress, LaneArrays, Slots};
 
 /// The state of the last pass.
 pub(super) struct Step<'s, 'c, 'm> {
     pub(super) ingress: &'s Ingress,
     pub(super) exit: &'s OutputContext<'c>,
     pub(super) adjacencies: &'s mut AdjacencyCache,
+    pub(super) meta: &'s mut [Meta; BURST_BUFFERS],
+    /// Slot of the first packet.
+    pub(super) first: usize,
     pub(super) sent: SentPorts,
     pub(super) shards: &'s mut [Option<Box<Shard<'m>>>],
     /// Sessions of which a packet was left to the graph. The graph then processes the later packets of these sessions,
@@ -54,6 +35,8 @@ pub(super) struct Step<'s, 'c, 'm> {
     pub(super) left: ArrayVec<(u16, RecordIndex), BURST_SIZE>,
     /// Bytes of the received frames that were taken.
     pub(super) received: u64,
+    /// Packets whose frames have padding or a trailer.
+    pub(super) trailers: Slots,
 }
 
 /// The ports on which the taken packets leave.
@@ -98,90 +81,81 @@ impl Step<'_, '_, '_> {
     #[inline(always)]
     pub(super) fn take<F: LaneFamily, const IS_TCP: bool>(
         &mut self,
-        slot: usize,
-        batch: &mut Batch<'_, '_>,
-        found: &Found<'_, F>,
+        i: usize,
+        heads: &mut Heads<'_>,
+        work: &LaneArrays<F>,
     ) -> bool {
-        let Some(Some(shard)) = self.shards.get_mut(usize::from(found.shard)) else {
+        let Some(Some(shard)) = self.shards.get_mut(usize::from(work.shards[i])) else {
             return false;
         };
-        let Some((index, direction)) = F::table_ref(shard).confirm(found.hash, found.candidate, found.key) else {
+        let found = F::table(shard).confirm_mut(work.hashes[i], work.candidates[i], &work.key(i));
+        let (Some(((index, direction), session)), Some(head)) = (found, heads[i].as_deref_mut()) else {
             return false;
         };
-        let is_taken =
-            !self.follows((found.shard, index)) && self.take_found::<F, IS_TCP>(slot, batch, found, (index, direction));
-        if !is_taken {
-            put(&mut self.left, (found.shard, index));
-        }
-        is_taken
-    }
-
-    /// Whether an earlier packet of a session was left to the graph.
-    #[inline(always)]
-    fn follows(&self, session: (u16, RecordIndex)) -> bool {
-        !self.left.is_empty() && self.left.contains(&session)
-    }
-
-    /// Translates and sends a packet of a session.
-    #[inline(always)]
-    fn take_found<F: LaneFamily, const IS_TCP: bool>(
-        &mut self,
-        slot: usize,
-        batch: &mut Batch<'_, '_>,
-        found: &Found<'_, F>,
-        (index, direction): (RecordIndex, Direction),
-    ) -> bool {
-        let Some(Some(shard)) = self.shards.get_mut(usize::from(found.shard)) else {
+        let (length, frame) = (work.lengths[i], usize::from(work.frames[i]));
+        let number = (work.shards[i], index);
+        let follows = !self.left.is_empty() && self.left.contains(&number);
+        let out = (self.ingress, self.exit, &mut *self.adjacencies);
+        let adjacency = match follows {
+            false => process::<F, IS_TCP>(session, direction, head, length, out),
+            true => None,
+        };
+        let Some(adjacency) = adjacency else {
+            put(&mut self.left, number);
             return false;
         };
-        let Some(session) = F::table(shard).get_mut(index) else {
-            return false;
-        };
-        let (packet, meta) = (&mut batch.packets[slot], &mut batch.meta[slot % BURST_BUFFERS]);
-        let exit = self.exit;
-        if session.bound_interface(direction) != self.ingress.number || session.diverts() {
-            return false;
-        }
-        if session.generation() != exit.snapshot.generation && !is_carried_over::<F>(session, exit.snapshot) {
-            return false;
-        }
-        let Some(adjacency) = self.adjacencies.of(session.adjacency(direction), exit) else {
-            return false;
-        };
-        let frame = packet.len();
-        let length = found.length;
-        let Some(head) = packet.head_mut::<{ HEAD }>() else {
-            return false;
-        };
-        if !adjacency.is_direct_for(length) || !is_well_formed::<F, IS_TCP>(head, length) {
-            return false;
-        }
-        let is_usual = F::is_atomic(head) || !(session.nat().translates() && session.nat().outbound(direction));
-        let segment = match IS_TCP {
-            true => F::segment(head, length),
-            false => Segment::default(),
-        };
-        let refreshes = session.refreshes(direction);
-        let track = session.track_mut();
-        if !track.tracking.track_fast(direction, IS_TCP, &segment, is_usual) {
-            return false;
-        }
-        track.count(direction, length);
-        track.last_seen = select_unpredictable(refreshes, exit.now.stamp(), track.last_seen);
-        F::translate::<IS_TCP>(head, session, direction);
         let end = ethernet::LENGTH + usize::from(length);
+        let mut sent = frame;
         if end != frame {
-            packet.trim_trailer(end);
+            self.trailers |= 1 << i;
+            sent = end.max(frame.min(ethernet::MIN_FRAME));
         }
-        let sent = packet.len();
-        if let Some(link) = packet.head_mut() {
+        if let Some(link) = head.first_chunk_mut() {
             adjacency.rewrite_link(link, sent);
         }
         self.received += frame as u64;
+        let slot = self.first + i;
+        let meta = &mut self.meta[slot % BURST_BUFFERS];
         (meta.interface, meta.egress) = (self.ingress.number, adjacency.egress());
         self.sent.add(slot, adjacency.port());
         true
     }
+}
+
+/// Translates and tracks a packet of a session if it needs nothing unusual. Returns the adjacency to which it has to be
+/// sent. Otherwise returns `None` without an effect on the packet and on the session's state.
+#[inline(always)]
+fn process<'a, F: LaneFamily, const IS_TCP: bool>(
+    session: &mut F::Session,
+    direction: Direction,
+    head: &mut Head,
+    length: u16,
+    (ingress, exit, adjacencies): (&Ingress, &OutputContext<'_>, &'a mut AdjacencyCache),
+) -> Option<&'a mut Adjacency> {
+    if session.bound_interface(direction) != ingress.number || session.diverts() {
+        return None;
+    }
+    if session.generation() != exit.snapshot.generation && !is_carried_over::<F>(session, exit.snapshot) {
+        return None;
+    }
+    let adjacency = adjacencies.of(session.adjacency(direction), exit)?;
+    if !adjacency.is_direct_for(length) || !is_well_formed::<F, IS_TCP>(head, length) {
+        return None;
+    }
+    let is_usual = F::is_atomic(head) || !(session.nat().translates() && session.nat().outbound(direction));
+    let segment = match IS_TCP {
+        true => F::segment(head, length),
+        false => Segment::default(),
+    };
+    let refreshes = session.refreshes(direction);
+    let track = session.track_mut();
+    if !track.tracking.track_fast(direction, IS_TCP, &segment, is_usual) {
+        return None;
+    }
+    track.count(direction, length);
+    track.last_seen = select_unpredictable(refreshes, exit.now.stamp(), track.last_seen);
+    F::translate::<IS_TCP>(head, session, direction);
+    Some(adjacency)
 }
 
 /// Whether a plain packet's transport header is valid, and a TCP segment carries data or an acknowledgment and changes
