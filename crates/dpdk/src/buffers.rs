@@ -71,12 +71,13 @@ pub unsafe trait RawBuffers: Send {
     /// frame.
     fn receive(&mut self, port: PortIndex, coming: IncomingBuffers<'_>, faults: &mut u64) -> usize;
 
-    /// Send buffers. Returns the number `n` of accepted buffers, which are the first `n` buffers.
+    /// Send buffers. Returns the number `n` of accepted buffers, which are the first `n` buffers. `windows` is `None` if no window
+    /// has changed since the source delivered the buffers.
     ///
     /// # Safety
     /// The caller must own every buffer, and gives up ownership of the accepted buffers. Each window must lie within
     /// its buffer's memory.
-    unsafe fn transmit(&mut self, port: PortIndex, buffers: &mut [Buffer], windows: &[Window]) -> usize;
+    unsafe fn transmit(&mut self, port: PortIndex, buffers: &mut [Buffer], windows: Option<&[Window]>) -> usize;
 
     /// Free buffers.
     ///

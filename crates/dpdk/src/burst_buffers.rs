@@ -3,10 +3,12 @@
 //! [`BurstBuffers`] owns each buffer between its delivery by a [`RawBuffers`] source and its return. Every operation
 //! that gives up a buffer first clears the buffer's entry. Thus a repeated or invalid buffer index affects no buffer.
 
+use std::ops::Range;
+
 use arrayvec::ArrayVec;
 use sluice_engine::packet::io::{
-    BURST_BUFFERS, BURST_SIZE, BufferIndex, Handover, NoteWords, PacketIo, Packets, Parked, PortIndex, ReceiveError,
-    WorkerIndex,
+    BURST_BUFFERS, BURST_SIZE, BufferIndex, HEAD, Handover, Heads, NoteWords, PacketIo, Packets, Parked, PortIndex,
+    ReceiveError, WorkerIndex,
 };
 use sluice_wire::{Packet, Window};
 
@@ -133,9 +135,10 @@ impl<B: RawBuffers> BurstBuffers<B> {
         kept
     }
 
-    /// Move buffers out of their entries, up to the first index without a buffer. Returns the number of moved buffers.
+    /// Move buffers out of their entries, up to the first index without a buffer. Returns the number of moved buffers, and whether
+    /// a window has changed.
     #[inline(always)]
-    fn gather(&mut self, slots: &[BufferIndex]) -> usize {
+    fn gather(&mut self, slots: &[BufferIndex]) -> (usize, bool) {
         let first = slots.first().map_or(0, |slot| *slot as usize);
         // Fast path for buffers that leave in their order of arrival.
         let in_order = slots
@@ -143,10 +146,10 @@ impl<B: RawBuffers> BurstBuffers<B> {
             .zip(first..)
             .fold(0, |apart, (slot, place)| apart | *slot as usize ^ place)
             == 0;
-        if in_order && let Some(count) = self.gather_run(first, slots.len()) {
-            return count;
+        if in_order && let Some(gathered) = self.gather_run(first, slots.len()) {
+            return gathered;
         }
-        let mut count = 0;
+        let (mut count, mut is_changed) = (0, false);
         for ((&slot, out), out_window) in slots.iter().zip(&mut self.leaving).zip(&mut self.sent_windows) {
             let slot = slot as usize;
             let (Some(buffer), Some(window)) = (self.buffers.get_mut(slot), self.windows.get(slot)) else {
@@ -157,23 +160,28 @@ impl<B: RawBuffers> BurstBuffers<B> {
             }
             *out = std::mem::replace(buffer, Buffer::NONE);
             *out_window = *window;
+            is_changed |= window.changed;
             count += 1;
         }
-        count
+        (count, is_changed)
     }
 
-    /// Move `count` consecutive buffers out of their entries. `None`, without effect, if an entry has no buffer.
+    /// Move `count` consecutive buffers out of their entries, and their windows if one of these has changed. `None`, without
+    /// effect, if an entry has no buffer.
     #[inline(always)]
-    fn gather_run(&mut self, first: usize, count: usize) -> Option<usize> {
+    fn gather_run(&mut self, first: usize, count: usize) -> Option<(usize, bool)> {
         let buffers = self.buffers.get_mut(first..first + count)?;
         let windows = self.windows.get(first..first + count)?;
         if buffers.iter().any(|buffer| buffer.is_none()) {
             return None;
         }
         self.leaving.get_mut(..count)?.copy_from_slice(buffers);
-        self.sent_windows.get_mut(..count)?.copy_from_slice(windows);
+        let is_changed = windows.iter().fold(false, |changed, window| changed | window.changed);
+        if is_changed {
+            self.sent_windows.get_mut(..count)?.copy_from_slice(windows);
+        }
         buffers.fill(Buffer::NONE);
-        Some(count)
+        Some((count, is_changed))
     }
 
     /// Put rejected buffers back into their entries. Of the `count` buffers, the first `taken` buffers were accepted.
@@ -248,18 +256,38 @@ impl<B: RawBuffers> PacketIo for BurstBuffers<B> {
     }
 
     #[inline]
+    fn heads<'a>(&'a mut self, slots: Range<usize>, heads: &mut Heads<'a>, windows: &mut [Window; BURST_SIZE]) {
+        let end = slots.end.min(self.length).min(slots.start + BURST_SIZE);
+        let Some(own) = self.windows.get(slots.start..end) else {
+            return;
+        };
+        windows[..own.len()].copy_from_slice(own);
+        let buffers = self.buffers[slots.start..end]
+            .iter()
+            .zip(&self.data_rooms[slots.start..end]);
+        for (((buffer, data_room), window), head) in buffers.zip(own).zip(heads) {
+            let start = usize::from(window.start);
+            *head = None;
+            if !buffer.is_none() && start + HEAD <= usize::from(data_room.length) {
+                // SAFETY: an entry owns its buffer, so the memory is initialised and exclusive to this value (contract
+                // of `RawBuffers`), and the head lies within the memory. The memory of different buffers is disjoint. The
+                // borrow of the burst buffers prevents that a buffer is given up while the heads exist.
+                *head = Some(unsafe { &mut *data_room.start.add(start).cast() });
+            }
+        }
+    }
+
+    #[inline]
     fn transmit(&mut self, port: PortIndex, slots: &[BufferIndex]) -> usize {
         if port as usize >= self.refused.len() {
             return 0;
         }
-        let count = self.gather(slots);
+        let (count, is_changed) = self.gather(slots);
+        let windows = is_changed.then(|| &self.sent_windows[..count]);
         // SAFETY: `gather` moved the buffers out of their entries, so they are owned and not referenced elsewhere.
-        // `Packet` keeps windows within the memory of their buffers. `restore_unsent` puts rejected buffers back into their
-        // entries.
-        let taken = unsafe {
-            self.source
-                .transmit(port, &mut self.leaving[..count], &self.sent_windows[..count])
-        };
+        // `Packet` keeps windows within the memory of their buffers, and marks those that it changes. `restore_unsent` puts
+        // rejected buffers back into their entries.
+        let taken = unsafe { self.source.transmit(port, &mut self.leaving[..count], windows) };
         self.restore_unsent(slots, count, taken)
     }
 
@@ -267,7 +295,7 @@ impl<B: RawBuffers> PacketIo for BurstBuffers<B> {
     fn free(&mut self, slots: &[BufferIndex]) {
         let mut rest = slots;
         while !rest.is_empty() {
-            let count = self.gather(rest);
+            let (count, _) = self.gather(rest);
             // SAFETY: `gather` moved the buffers out of their entries, so they are owned and not referenced elsewhere.
             unsafe { self.source.free(&mut self.leaving[..count]) };
             self.held -= count;
@@ -360,7 +388,12 @@ impl<B: RawBuffers> PacketIo for BurstBuffers<B> {
 impl<B: RawBuffers> Handover for BurstBuffers<B> {
     fn hand_over(&mut self, to: WorkerIndex, slots: &[BufferIndex], carried: &[NoteWords]) -> usize {
         let slots = &slots[..slots.len().min(carried.len())];
-        let count = self.gather(slots);
+        let (count, is_changed) = self.gather(slots);
+        if !is_changed {
+            for (window, &slot) in self.sent_windows.iter_mut().zip(&slots[..count]) {
+                *window = self.windows[slot as usize];
+            }
+        }
         let mut data_rooms = [0; BURST_BUFFERS];
         for (length, &slot) in data_rooms.iter_mut().zip(&slots[..count]) {
             *length = self.data_rooms[slot as usize].length;

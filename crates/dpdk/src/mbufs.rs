@@ -21,6 +21,7 @@ const _: () = {
     assert!(std::mem::offset_of!(Window, start) == std::mem::offset_of!(sys::sluice_window, start));
     assert!(std::mem::offset_of!(Window, length) == std::mem::offset_of!(sys::sluice_window, length));
     assert!(std::mem::offset_of!(Window, checksums) == std::mem::offset_of!(sys::sluice_window, checksums));
+    assert!(std::mem::offset_of!(Window, changed) == std::mem::offset_of!(sys::sluice_window, changed));
     assert!(Checksums::Unverified as u32 == sys::SLUICE_CHECKSUMS_UNVERIFIED);
     assert!(Checksums::Vouched as u32 == sys::SLUICE_CHECKSUMS_VOUCHED);
     assert!(Checksums::BadL3 as u32 == sys::SLUICE_CHECKSUMS_BAD_L3);
@@ -125,12 +126,13 @@ unsafe impl RawBuffers for WorkerMbufs {
     }
 
     #[inline]
-    unsafe fn transmit(&mut self, port: PortIndex, buffers: &mut [Buffer], windows: &[Window]) -> usize {
+    unsafe fn transmit(&mut self, port: PortIndex, buffers: &mut [Buffer], windows: Option<&[Window]>) -> usize {
         let Some(assigned) = self.assignments.get_mut(port as usize) else {
             return 0;
         };
-        let count = buffers.len().min(windows.len()) as u16;
-        let (buffers, windows) = (buffers.as_mut_ptr().cast(), windows.as_ptr().cast());
+        let count = windows.map_or(buffers.len(), |windows| buffers.len().min(windows.len())) as u16;
+        let windows = windows.map_or(std::ptr::null(), |windows| windows.as_ptr().cast());
+        let buffers = buffers.as_mut_ptr().cast();
         let Some(queue) = assigned.transmit else { return 0 };
         // SAFETY: the caller owns `count` buffers and gives up the accepted buffers. The queue belongs to only this
         // worker.

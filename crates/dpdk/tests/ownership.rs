@@ -21,9 +21,9 @@ const ROOM: usize = 256;
 /// Buffers of the fake source by address, and the results that the test has chosen for the next calls of the source.
 #[derive(Default)]
 struct Ledger {
-    /// Delivered buffers that were not returned, each with its serial number. The buffer also contains the serial
-    /// number.
-    out: HashMap<usize, u32>,
+    /// Delivered buffers that were not returned, each with its serial number and its window at delivery. The buffer also
+    /// contains the serial number.
+    out: HashMap<usize, (u32, Window)>,
     serial: u32,
     limit: usize,
     sent: Vec<(u32, Window)>,
@@ -58,9 +58,15 @@ impl Ledger {
         let start = unsafe { alloc_zeroed(layout()) };
         assert!(!start.is_null(), "the test has memory");
         self.serial += 1;
+        let window = Window {
+            start: 64,
+            length,
+            checksums: Checksums::Vouched,
+            changed: false,
+        };
         assert_eq!(
             None,
-            self.out.insert(start as usize, self.serial),
+            self.out.insert(start as usize, (self.serial, window)),
             "a buffer was given that is out"
         );
         // SAFETY: the four bytes at offset 64 lie in the 256 bytes just allocated.
@@ -71,22 +77,18 @@ impl Ledger {
             length: ROOM as u16,
             fault: 0,
         };
-        coming.windows[at] = Window {
-            start: 64,
-            length,
-            checksums: Checksums::Vouched,
-        };
+        coming.windows[at] = window;
         true
     }
 
-    fn back(&mut self, buffer: Buffer) -> u32 {
-        let serial = self
+    fn back(&mut self, buffer: Buffer) -> (u32, Window) {
+        let delivered = self
             .out
             .remove(&(buffer.0 as usize))
             .expect("a buffer came back twice, or was never given");
         // SAFETY: the buffer was delivered, so it is allocated. The buffer has no owner now.
         unsafe { dealloc(buffer.0, layout()) };
-        serial
+        delivered
     }
 }
 
@@ -117,12 +119,13 @@ unsafe impl RawBuffers for Fake {
         places
     }
 
-    unsafe fn transmit(&mut self, _port: u16, buffers: &mut [Buffer], windows: &[Window]) -> usize {
-        assert_eq!(buffers.len(), windows.len());
+    unsafe fn transmit(&mut self, _port: u16, buffers: &mut [Buffer], windows: Option<&[Window]>) -> usize {
+        assert!(windows.is_none_or(|windows| windows.len() == buffers.len()));
         let mut ledger = self.ledger();
         let taken = buffers.len().min(ledger.take);
-        for (&buffer, &window) in buffers.iter().zip(windows).take(taken) {
-            let serial = ledger.back(buffer);
+        for (at, &buffer) in buffers.iter().enumerate().take(taken) {
+            let (serial, delivered) = ledger.back(buffer);
+            let window = windows.map_or(delivered, |windows| windows[at]);
             ledger.sent.push((serial, window));
         }
         taken

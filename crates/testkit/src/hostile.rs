@@ -194,6 +194,7 @@ fn answers(bytes: &[u8], layers: &Layers) {
         start: 128,
         length: 0,
         checksums: Checksums::Unverified,
+        changed: false,
     };
     let mut packet = Packet::new(&mut room, &mut window);
     let datagram = layers.datagram(bytes);

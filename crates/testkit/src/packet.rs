@@ -493,6 +493,7 @@ pub fn room(frame: &[u8]) -> (Vec<u8>, sluice_wire::Window) {
         start: HEADROOM as u16,
         length: frame.len() as u16,
         checksums: sluice_wire::Checksums::Unverified,
+        changed: false,
     };
     (room, window)
 }

@@ -23,7 +23,7 @@ pub enum Checksums {
 /// Position of a frame in its buffer, and its checksum state. The layout is fixed, because the owner of the buffer,
 /// which may be C code, stores the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
+#[repr(C, align(8))]
 pub struct Window {
     /// Offset of the frame's first byte in the buffer, equal to the headroom.
     pub start: u16,
@@ -31,6 +31,9 @@ pub struct Window {
     pub length: u16,
     /// Checksum state reported by the device.
     pub checksums: Checksums,
+    /// Whether the window differs from what the owner of the buffer knows. If it does not, the owner has nothing to update
+    /// when the frame is sent.
+    pub changed: bool,
 }
 
 /// A frame borrowed for the duration of a burst, with the free bytes before and after it.
@@ -47,6 +50,7 @@ impl<'a> Packet<'a> {
         let limit = data_room.len().min(u16::MAX as usize) as u16;
         window.start = window.start.min(limit);
         window.length = window.length.min(limit - window.start);
+        window.changed = true;
         Self { data_room, window }
     }
 
@@ -98,6 +102,18 @@ impl<'a> Packet<'a> {
         self.data_room.get_mut(self.window.start as usize..)?.first_chunk_mut()
     }
 
+    /// Like [`head_mut`](Self::head_mut), for the lifetime of the buffer.
+    #[inline(always)]
+    pub fn into_head<const N: usize>(self) -> Option<&'a mut [u8; N]> {
+        self.data_room.get_mut(self.window.start as usize..)?.first_chunk_mut()
+    }
+
+    /// Position of the frame in its buffer.
+    #[inline(always)]
+    pub fn window(&self) -> Window {
+        *self.window
+    }
+
     /// Length of the frame in bytes.
     #[inline(always)]
     #[expect(
@@ -118,6 +134,7 @@ impl<'a> Packet<'a> {
     #[inline(always)]
     pub fn set_checksums(&mut self, checksums: Checksums) {
         self.window.checksums = checksums;
+        self.window.changed = true;
     }
 
     /// Free bytes before the frame.
@@ -141,6 +158,7 @@ impl<'a> Packet<'a> {
         }
         self.window.start -= bytes as u16;
         self.window.length += bytes as u16;
+        self.window.changed = true;
         true
     }
 
@@ -152,6 +170,7 @@ impl<'a> Packet<'a> {
         }
         self.window.start += bytes as u16;
         self.window.length -= bytes as u16;
+        self.window.changed = true;
         true
     }
 
@@ -165,6 +184,7 @@ impl<'a> Packet<'a> {
         }
         let length = end.max(self.len().min(ethernet::MIN_FRAME));
         self.window.length = length as u16;
+        self.window.changed = true;
         let frame = self.bytes_mut();
         // Fast path for TCP segments without data. Most frames with padding are such segments, and their padding lies
         // in the last 8 bytes.
@@ -185,6 +205,7 @@ impl<'a> Packet<'a> {
             return false;
         }
         self.window.length = length as u16;
+        self.window.changed = true;
         true
     }
 }

@@ -22,6 +22,7 @@ fn made(make: impl FnOnce(&mut Packet<'_>) -> bool) -> Vec<u8> {
         start: 128,
         length: 0,
         checksums: Checksums::Unverified,
+        changed: false,
     };
     let mut packet = Packet::new(&mut room, &mut window);
     assert!(make(&mut packet));
@@ -274,6 +275,7 @@ fn makers_without_room_do_nothing() {
         start: 32,
         length: 4,
         checksums: Checksums::Unverified,
+        changed: false,
     };
     let mut packet = Packet::new(&mut room, &mut window);
     assert!(!arp::emit_request(&mut packet, LINK.source, 1, 2));
@@ -330,7 +332,7 @@ proptest! {
         let mut room = [0xa5; 2048];
         let frames: Vec<Vec<u8>> = (0..cut.len())
             .map(|k| {
-                let mut window = Window { start: 128, length: 0, checksums: Checksums::Unverified };
+                let mut window = Window { start: 128, length: 0, checksums: Checksums::Unverified, changed: false };
                 let mut packet = Packet::new(&mut room, &mut window);
                 assert!(cut.emit(k, &mut packet));
                 packet.bytes().to_vec()

@@ -99,25 +99,35 @@ _Static_assert(offsetof(struct rte_mbuf, refcnt) == offsetof(struct rte_mbuf, re
 	       offsetof(struct rte_mbuf, nb_segs) == offsetof(struct rte_mbuf, rearm_data) + 4,
 	       "references and segments moved");
 
-static inline uint64_t ordinary(const struct rte_mbuf *m)
+/* 0 for a buffer that can be used, and sent, as it is. Offload flags of another sender must not be sent. */
+static inline uint64_t unusual(const struct rte_mbuf *m)
 {
-	const uint64_t flags =
-		RTE_MBUF_F_RX_VLAN_STRIPPED | RTE_MBUF_F_RX_QINQ_STRIPPED | RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL;
+	const uint64_t flags = RTE_MBUF_F_RX_VLAN_STRIPPED | RTE_MBUF_F_RX_QINQ_STRIPPED | RTE_MBUF_F_INDIRECT |
+			       RTE_MBUF_F_EXTERNAL | RTE_MBUF_F_TX_OFFLOAD_MASK;
 	uint32_t one_each;
 
-	/* Reference count 1 and one segment. */
+	/* Reference count 1, one segment, and a length of 1 to 65,535 bytes. */
 	memcpy(&one_each, (const char *)&m->rearm_data + 2, sizeof(one_each));
-	return ((one_each ^ 0x00010001) | (m->ol_flags & flags)) == 0 && m->pkt_len - 1 < UINT16_MAX;
+	return (one_each ^ 0x00010001) | (m->ol_flags & flags) | ((m->pkt_len - 1) | m->pkt_len) >> 16;
 }
 
-static inline void look(struct rte_mbuf *m, struct sluice_room *room, struct sluice_window *window, uint16_t fault)
+/* Buffers have no fault, except for those that repair_all marks. */
+static inline void look(struct rte_mbuf *m, struct sluice_room *room, struct sluice_window *window)
 {
+	const uint64_t all = RTE_MBUF_F_RX_L4_CKSUM_MASK | RTE_MBUF_F_RX_IP_CKSUM_MASK;
+	const uint64_t good = RTE_MBUF_F_RX_L4_CKSUM_GOOD | RTE_MBUF_F_RX_IP_CKSUM_GOOD;
+
 	room->start = m->buf_addr;
 	room->length = m->buf_len;
-	room->fault = fault;
 	window->start = m->data_off;
 	window->length = m->data_len;
-	window->checksums = checksums(m->ol_flags);
+	window->checksums = SLUICE_CHECKSUMS_VOUCHED;
+	window->changed = 0;
+	if (unlikely((m->ol_flags & all) != good)) {
+		window->checksums = checksums(m->ol_flags);
+		/* A checksum that is left to the device needs offload flags. */
+		window->changed = window->checksums == SLUICE_CHECKSUMS_LEFT;
+	}
 }
 
 static inline void settle(struct rte_mbuf *m, const struct sluice_window *window)
@@ -128,10 +138,29 @@ static inline void settle(struct rte_mbuf *m, const struct sluice_window *window
 	m->ol_flags = flags_of_checksums[window->checksums];
 }
 
+/* Repair unusual buffers. Returns a mask of those that can't be used. */
+static __rte_noinline uint64_t repair_all(struct rte_mbuf **buffers, struct sluice_room *rooms,
+		struct sluice_window *windows, uint16_t count)
+{
+	uint64_t faulty = 0;
+	uint16_t i, fault;
+
+	for (i = 0; i < count; i++) {
+		if (unusual(buffers[i]) == 0)
+			continue;
+		fault = repair(buffers[i]);
+		faulty |= (uint64_t)(fault != SLUICE_FAULT_NONE) << i;
+		look(buffers[i], &rooms[i], &windows[i]);
+		rooms[i].fault = fault;
+		windows[i].changed = 1;
+	}
+	return faulty;
+}
+
 uint16_t sluice_receive(uint16_t port, uint16_t queue, struct rte_mbuf **buffers, struct sluice_room *rooms,
 		struct sluice_window *windows, uint16_t count, uint64_t *faults)
 {
-	uint64_t faulty = 0;
+	uint64_t any_unusual = 0;
 	uint16_t i, n;
 
 	n = rte_eth_rx_burst(port, queue, buffers, RTE_MIN(count, SLUICE_BURST));
@@ -139,16 +168,12 @@ uint16_t sluice_receive(uint16_t port, uint16_t queue, struct rte_mbuf **buffers
 		rte_prefetch0(buffers[i]);
 	for (i = 0; i < n; i++) {
 		struct rte_mbuf *m = buffers[i];
-		uint16_t fault = SLUICE_FAULT_NONE;
 
 		rte_prefetch0(rte_pktmbuf_mtod(m, void *));
-		if (unlikely(!ordinary(m))) {
-			fault = repair(m);
-			faulty |= (uint64_t)(fault != SLUICE_FAULT_NONE) << i;
-		}
-		look(m, &rooms[i], &windows[i], fault);
+		any_unusual |= unusual(m);
+		look(m, &rooms[i], &windows[i]);
 	}
-	*faults = faulty;
+	*faults = unlikely(any_unusual != 0) ? repair_all(buffers, rooms, windows, n) : 0;
 	return n;
 }
 
@@ -194,7 +219,8 @@ uint16_t sluice_transmit(uint16_t port, uint16_t queue, int offload, struct rte_
 {
 	uint16_t i;
 
-	for (i = 0; i < count; i++) {
+	/* Without windows, the mbufs describe their frames as they are. */
+	for (i = 0; windows != NULL && i < count; i++) {
 		settle(buffers[i], &windows[i]);
 		if (unlikely(offload && windows[i].checksums == SLUICE_CHECKSUMS_LEFT))
 			leave_to_device(buffers[i]);
@@ -242,7 +268,8 @@ uint16_t sluice_allocate(struct rte_mempool *pool, struct rte_mbuf **buffers, st
 		rte_prefetch0(buffers[i]);
 	for (i = 0; i < count; i++) {
 		rte_pktmbuf_reset(buffers[i]);
-		look(buffers[i], &rooms[i], &windows[i], SLUICE_FAULT_NONE);
+		look(buffers[i], &rooms[i], &windows[i]);
+		windows[i].changed = 1;
 	}
 	return count;
 }

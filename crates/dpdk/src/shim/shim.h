@@ -44,7 +44,8 @@ struct sluice_window {
 	uint16_t start;
 	uint16_t length;
 	uint8_t checksums; /* SLUICE_CHECKSUMS_… */
-};
+	uint8_t changed;   /* whether the mbuf must be updated before the frame is sent */
+} __attribute__((aligned(8)));
 
 /* burst.c: frames */
 uint16_t sluice_receive(uint16_t port, uint16_t queue, struct rte_mbuf **buffers, struct sluice_room *rooms,

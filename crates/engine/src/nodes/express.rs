@@ -17,24 +17,25 @@ use std::ops::Range;
 use arrayvec::ArrayVec;
 use sluice_table::flow::Candidate;
 use sluice_wire::field::Mac;
-use sluice_wire::{Context, ethernet};
+use sluice_wire::{Context, Packet, Window, ethernet};
 
 use crate::features::context::NodeContext;
 use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::output::AdjacencyCache;
-use crate::packet::batch::{Batch, put};
-use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, PortIndex};
+use crate::packet::batch::Meta;
+use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, Handover, Heads, Packets, PortIndex};
 use crate::packet::lists::Lists;
 use crate::session::family::{V4, V6};
 use crate::snapshot::Snapshot;
-use crate::snapshot::steering::Shortcut;
 
 use classify::classify;
-use head::{LaneFamily, heads_of};
-use translate::{SentPorts, Step};
+use head::LaneFamily;
+use locate::{find, hash, locate};
+use translate::{Output, SentPorts, Step};
 
 mod classify;
 mod head;
+mod locate;
 mod translate;
 
 /// Declaration of this node of the graph.
@@ -53,44 +54,86 @@ pub const NODE: Node = Node {
 type Slots = u64;
 
 /// Temporary memory of the lane for an address family. Each array is indexed by the packet's position in the burst.
-/// Except for `protocols`, elements of packets that are not plain have no meaning.
+/// Elements of packets that are not plain have no meaning, except for `protocols` and `windows`.
 pub struct LaneArrays<F: LaneFamily> {
+    /// Positions of the frames in their buffers.
+    windows: [Window; BURST_SIZE],
+    /// The protocols of plain packets; 0 for other packets.
+    protocols: [u8; BURST_SIZE],
     /// The keys, without the high bits of their contexts, which are equal for all packets of a burst.
     keys: [F::KeyWords; BURST_SIZE],
     /// The high bits of the keys' contexts.
     high: u8,
-    /// The protocols of plain packets; 0 for other packets.
-    protocols: [u8; BURST_SIZE],
-    /// Lengths of the frames.
-    frames: [u16; BURST_SIZE],
     /// Lengths of the datagrams.
     lengths: [u16; BURST_SIZE],
-    shards: [u16; BURST_SIZE],
     hashes: [u64; BURST_SIZE],
+    shards: [u16; BURST_SIZE],
     candidates: [Candidate; BURST_SIZE],
 }
 
 impl<F: LaneFamily> Default for LaneArrays<F> {
     fn default() -> Self {
         Self {
+            windows: [Window::default(); BURST_SIZE],
+            protocols: [0; BURST_SIZE],
             keys: [F::KeyWords::default(); BURST_SIZE],
             high: 0,
-            protocols: [0; BURST_SIZE],
-            frames: [0; BURST_SIZE],
             lengths: [0; BURST_SIZE],
-            shards: [0; BURST_SIZE],
             hashes: [0; BURST_SIZE],
+            shards: [0; BURST_SIZE],
             candidates: [Candidate::NONE; BURST_SIZE],
         }
     }
 }
 
-impl<F: LaneFamily> LaneArrays<F> {
-    /// The key of a plain packet.
+/// No packets.
+const NO_HEADS: Heads<'_> = [const { None }; BURST_SIZE];
+
+/// The buffers of the packets.
+pub enum Buffers<'b, 'p> {
+    /// The buffers are not borrowed.
+    Io(&'b mut dyn Handover),
+    /// The buffers are borrowed as packets.
+    Packets(&'b mut Packets<'p>),
+}
+
+impl Buffers<'_, '_> {
+    /// See [`PacketIo::heads`](crate::packet::io::PacketIo::heads).
     #[inline(always)]
-    fn key(&self, i: usize) -> F::Key {
-        F::whole_key(self.keys[i], self.high)
+    fn heads<'a>(&'a mut self, slots: Range<usize>, heads: &mut Heads<'a>, windows: &mut [Window; BURST_SIZE]) {
+        match self {
+            Self::Io(io) => io.heads(slots, heads, windows),
+            Self::Packets(packets) => {
+                let packets = packets.iter_mut().skip(slots.start).take(slots.len());
+                for (packet, (head, window)) in packets.zip(heads.iter_mut().zip(windows)) {
+                    *window = packet.window();
+                    *head = packet.head_mut();
+                }
+            }
+        }
     }
+
+    /// Calls a function with all packets.
+    fn with_packets<T>(&mut self, f: impl FnOnce(&mut [Packet<'_>]) -> T) -> T {
+        match self {
+            Self::Io(io) => {
+                let mut packets = Packets::new();
+                io.packets(&mut packets);
+                f(&mut packets)
+            }
+            Self::Packets(packets) => f(packets),
+        }
+    }
+}
+
+/// The burst that the lane processes.
+pub struct Burst<'b, 'p> {
+    /// The buffers of the packets.
+    pub buffers: Buffers<'b, 'p>,
+    /// The metadata, by slot.
+    pub meta: &'b mut [Meta; BURST_BUFFERS],
+    /// The lists on which the lane puts packets.
+    pub lists: &'b mut Lists,
 }
 
 /// Temporary memory of the lane.
@@ -167,26 +210,24 @@ impl Lane {
     #[inline]
     pub fn run(
         &mut self,
-        batch: &mut Batch<'_, '_>,
-        lists: &mut Lists,
+        burst: &mut Burst<'_, '_>,
         ctx: &mut NodeContext<'_, '_>,
         port: PortIndex,
         slots: Range<usize>,
     ) -> u128 {
-        let end = slots.end.min(batch.packets.len()).min(slots.start + BURST_SIZE);
-        let slots = slots.start.min(end)..end;
+        let slots = slots.start..slots.end.clamp(slots.start, slots.start + BURST_SIZE);
         let (first, count, mut taken) = (slots.start, slots.len(), 0);
         let pause = &mut self.pauses[usize::from(port) % PORTS];
         if !pause.is_over() {
             return 0;
         }
         if let Some(ingress) = Ingress::of::<V4>(ctx.snapshot, port) {
-            taken |= run_family::<V4>(&mut self.v4, batch, lists, ctx, &ingress, slots.clone());
+            taken |= run_family::<V4>(&mut self.v4, burst, ctx, &ingress, slots.clone());
         }
         if taken.count_ones() as usize != slots.len()
             && let Some(ingress) = Ingress::of::<V6>(ctx.snapshot, port)
         {
-            taken |= run_family::<V6>(&mut self.v6, batch, lists, ctx, &ingress, slots);
+            taken |= run_family::<V6>(&mut self.v6, burst, ctx, &ingress, slots);
         }
         pause.observe(taken.count_ones() as usize, count);
         u128::from(taken) << (first % BURST_BUFFERS)
@@ -197,57 +238,79 @@ impl Lane {
 #[inline(never)]
 fn run_family<F: LaneFamily>(
     work: &mut LaneArrays<F>,
-    batch: &mut Batch<'_, '_>,
-    lists: &mut Lists,
+    burst: &mut Burst<'_, '_>,
     ctx: &mut NodeContext<'_, '_>,
     ingress: &Ingress,
     slots: Range<usize>,
 ) -> Slots {
     let (first, count) = (slots.start, slots.len());
-    let packets = &mut batch.packets[slots];
-    let (mut heads, mut plain) = classify(work, packets, ingress);
+    let mut heads = NO_HEADS;
+    burst.buffers.heads(slots.clone(), &mut heads, &mut work.windows);
+    let mut plain = classify(work, &heads, count, ingress);
     if plain.tcp | plain.udp == 0 {
         return 0;
     }
-    if plain.unusual | plain.unverified != 0 {
-        plain.examine::<F>(packets, ingress);
-        heads = heads_of(packets);
+    if plain.unusual != 0 || plain.has_unverified {
+        burst.buffers.with_packets(|packets| {
+            plain.examine::<F>(packets.get(slots.clone()).unwrap_or_default(), ingress);
+        });
+        heads = NO_HEADS;
+        burst.buffers.heads(slots, &mut heads, &mut work.windows);
     }
+    hash(work, count, ctx.hasher);
     locate(work, count, ctx, ingress);
-    find(work, count, ctx);
+    find(work, count, ctx.shards);
     let exit = ctx.exit();
     let mut adjacencies = AdjacencyCache::default();
-    let mut step = Step {
+    let Some(meta) = burst.meta.get_mut(first..).and_then(|meta| meta.first_chunk_mut()) else {
+        return 0;
+    };
+    let out = Output {
         ingress,
         exit: &exit,
         adjacencies: &mut adjacencies,
-        meta: batch.meta,
-        first,
+        meta,
         sent: SentPorts::new(),
-        shards: ctx.shards,
         left: ArrayVec::new(),
         received: 0,
         trailers: 0,
     };
-    let mut taken = 0;
-    each(plain.tcp, |i| {
-        taken |= Slots::from(step.take::<F, true>(i, &mut heads, work)) << i;
-    });
-    each(plain.udp, |i| {
-        taken |= Slots::from(step.take::<F, false>(i, &mut heads, work)) << i;
-    });
-    let (received, sent, trailers) = (step.received, step.sent, step.trailers);
-    each(trailers, |i| packets[i].trim_trailer(ethernet::LENGTH + usize::from(work.lengths[i])));
-    adjacencies.flush(&exit);
-    let mut leaving = ArrayVec::<BufferIndex, BURST_SIZE>::new();
-    match taken & taken.wrapping_add(1) {
-        // All packets are taken, or the first ones.
-        0 => leaving.extend((first as BufferIndex..).take(taken.count_ones() as usize)),
-        _ => each(taken, |i| put(&mut leaving, (first + i) as BufferIndex)),
+    let mut step = Step {
+        shards: ctx.shards,
+        missed: 0,
+        out,
+    };
+    let mut taken = step.take_all::<F, true>(plain.tcp, &mut heads, work);
+    taken |= step.take_all::<F, false>(plain.udp, &mut heads, work);
+    if step.missed != 0 {
+        taken |= step.take_missed::<F, true>(plain.tcp, &mut heads, work);
+        taken |= step.take_missed::<F, false>(plain.udp, &mut heads, work);
     }
-    sent.send(&leaving, lists);
+    let Output {
+        received,
+        sent,
+        trailers,
+        ..
+    } = step.out;
+    adjacencies.flush(&exit);
+    if trailers != 0 {
+        trim(trailers, &mut burst.buffers, first, &work.lengths);
+    }
+    sent.send(taken, first, burst.lists);
     count_taken(work, taken, received, ctx, ingress);
     taken
+}
+
+/// Removes what follows the datagrams in these frames.
+#[inline(never)]
+fn trim(trailers: Slots, buffers: &mut Buffers<'_, '_>, first: usize, lengths: &[u16; BURST_SIZE]) {
+    buffers.with_packets(|packets| {
+        each(trailers, |i| {
+            if let Some(packet) = packets.get_mut(first + i) {
+                packet.trim_trailer(ethernet::LENGTH + usize::from(lengths[i]));
+            }
+        });
+    });
 }
 
 /// Calls a function for each slot of a set, in ascending order.
@@ -256,47 +319,6 @@ fn each(mut slots: Slots, mut f: impl FnMut(usize)) {
     while slots != 0 {
         f(slots.trailing_zeros() as usize % BURST_SIZE);
         slots &= slots - 1;
-    }
-}
-
-/// Second pass: the shards of the first `count` packets, and the hashes of their keys. The elements of packets that are not
-/// plain have no meaning.
-#[inline(always)]
-fn locate<F: LaneFamily>(work: &mut LaneArrays<F>, count: usize, ctx: &NodeContext<'_, '_>, ingress: &Ingress) {
-    let (nat, steering) = (ctx.snapshot.nat::<F>(), &ctx.start.steering);
-    let (keys, high) = (&work.keys[..count], work.high);
-    F::hash_words(ctx.hasher, keys, high, &mut work.hashes);
-    let shards = work.shards.iter_mut().zip(keys);
-    match steering.shortcut(nat, ingress.context, ingress.outside) {
-        Shortcut::Source => {
-            for (shard, &words) in shards {
-                *shard = steering.of_source::<F>(&F::whole_key(words, high));
-            }
-        }
-        shortcut => {
-            for (shard, &words) in shards {
-                let key = &F::whole_key(words, high);
-                *shard = steering
-                    .shard_at_once::<F>(&shortcut, key)
-                    .unwrap_or_else(|| steering.shard_by::<F>(nat, None, key, ingress.number, ingress.outside));
-            }
-        }
-    }
-    for (&shard, &hash) in work.shards[..count].iter().zip(&work.hashes) {
-        if let Some(Some(shard)) = ctx.shards.get(usize::from(shard)) {
-            F::table_ref(shard).prefetch(hash);
-        }
-    }
-}
-
-/// Third pass: the records that probably have the keys.
-#[inline(always)]
-fn find<F: LaneFamily>(work: &mut LaneArrays<F>, count: usize, ctx: &NodeContext<'_, '_>) {
-    let places = work.shards[..count].iter().zip(&work.hashes).zip(&mut work.candidates);
-    for ((&shard, &hash), candidate) in places {
-        if let Some(Some(shard)) = ctx.shards.get(usize::from(shard)) {
-            *candidate = F::table_ref(shard).candidate(hash);
-        }
     }
 }
 

@@ -203,6 +203,7 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
         }
     }
     /// An address as two words.
+    #[inline(always)]
     fn words(address: Self::Address) -> [u64; 2] {
         sluice_nat::Address::words(address)
     }

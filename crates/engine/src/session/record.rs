@@ -120,6 +120,22 @@ impl Default for Session6 {
     }
 }
 
+impl Session4 {
+    /// Whether the key of a direction has these words, and the high bits of its context.
+    #[inline(always)]
+    pub fn has_key(&self, direction: Direction, words: &KeyWords4, high: u8) -> bool {
+        self.keys[direction as usize].is(words) && self.track.high[direction as usize] == high
+    }
+}
+
+impl Session6 {
+    /// Whether the key of a direction has these words, and the high bits of its context.
+    #[inline(always)]
+    pub fn has_key(&self, direction: Direction, words: &KeyWords6, high: u8) -> bool {
+        self.keys[direction as usize] == *words && self.track.high[direction as usize] == high
+    }
+}
+
 impl Record for Session4 {
     type Key = FlowKey4;
 

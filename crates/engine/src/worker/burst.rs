@@ -1,11 +1,13 @@
 //! The steps of a burst.
 
 use crate::features::context::{NodeContext, Revalidations};
+use crate::features::inspection::Inspector;
 use crate::nodes::dispatch::{NodeTools, Observer};
-use crate::nodes::express::Lane;
+use crate::nodes::express::{Buffers, Burst, Lane};
+use crate::nodes::session_lookup::LookupScratch;
 use crate::nodes::{admit, chain, hand_off, inter_router_link, parse, run_nodes, subscriber};
 use crate::packet::batch::{Batch, put};
-use crate::packet::counters::CycleStage;
+use crate::packet::counters::{CycleStage, WorkerCounters};
 use crate::packet::io::{BURST_SIZE, Packets};
 use crate::packet::lists::{Lists, NodeIndex};
 use crate::packet::reason::EngineReason;
@@ -88,9 +90,8 @@ impl Worker<'_> {
     /// is the value of the cycle counter after receiving.
     fn process(&mut self, source: Source, (count, mut shed): (usize, usize), received: u64, now: Now) {
         let snapshot = self.snapshot.load();
-        let shares = snapshot.shares.as_deref();
         let mut max = BURST_SIZE;
-        if shed > 0 && self.parts.role.parsers.is_empty() && is_shared(shares, source) {
+        if shed > 0 && self.parts.role.parsers.is_empty() && is_shared(snapshot.shares.as_deref(), source) {
             // If the next stage lacks capacity, drop packets of routers that exceed their share, instead of arbitrary
             // packets.
             max = count - std::mem::take(&mut shed);
@@ -99,8 +100,6 @@ impl Worker<'_> {
         let overdue = self.generations.overdue(now.nanoseconds);
         let state = &mut self.parts;
         state.migrating.follow(&mut state.shards, snapshot);
-        let mut allocated = Packets::new();
-        self.io.packets(&mut allocated);
         let BurstState {
             mut ctx,
             lists,
@@ -114,75 +113,82 @@ impl Worker<'_> {
         if let (Source::Port(_), Some(work)) = (source, self.assisting.as_deref_mut()) {
             ctx.seen = &mut work.controller.seen;
         }
-        let mut batch = Batch {
-            packets: &mut allocated,
-            meta,
-        };
+        let is_observed = self.tracer.is_some() || self.tap.is_some();
+        let mut lane = lane.filter(|_| is_whole(&ctx) && !is_observed);
         self.runs.clear();
-        let queues = (&self.carried, &mut self.resumed, &mut self.free_entries[..]);
-        let into = (&mut self.runs, queues);
-        arrive(source, (count, shed), &mut batch, lists, &mut ctx, into);
-        let mut mark = received;
-        if matches!(source, Source::Workers | Source::Held | Source::Queue) {
-            mark = (self.cycles)();
-            ctx.counters.cycles[CycleStage::TakeOver as usize].add(mark.wrapping_sub(received));
-        }
-        let lane = lane.filter(|_| self.tracer.is_none() && self.tap.is_none());
-        let (taken, mark) = take_express(lane, &mut batch, lists, &mut ctx, &self.runs, (mark, self.cycles));
+        let (mut mark, mut taken) = (received, 0);
+        let is_plain = shed == 0 && ctx.role.parsers.is_empty();
+        let direct = match (source, &mut lane) {
+            (Source::Port(port), Some(lane)) if is_plain => {
+                // The express lane comes before the packets are borrowed, because it needs only their heads.
+                put(&mut self.runs, (port, 0..count));
+                let (buffers, meta) = (Buffers::Io(&mut *self.io), &mut *meta);
+                let burst = Burst { buffers, meta, lists };
+                (taken, mark) = take_express(lane, burst, &mut ctx, &self.runs, (mark, self.cycles));
+                true
+            }
+            _ => false,
+        };
         if taken != 0 && taken == arrivals::slots_of(&self.runs) && lists.is_done() {
             return;
         }
-        let limit = (&mut self.receiving, max);
-        let drop_observed = (self.tracer.is_some(), self.tap.as_deref_mut());
-        admit_and_parse(&mut batch, lists, &mut ctx, &self.runs, limit, drop_observed, taken);
+        let mut packets = Packets::new();
+        self.io.packets(&mut packets);
+        let packets = &mut packets;
+        if !direct {
+            let queues = (&self.carried, &mut self.resumed, &mut self.free_entries[..]);
+            let batch = &mut Batch { packets, meta };
+            arrive(source, (count, shed), batch, lists, &mut ctx, (&mut self.runs, queues));
+            mark = taken_over(source, received, ctx.counters, self.cycles);
+            if let Some(lane) = lane.filter(|_| !self.runs.is_empty()) {
+                let (buffers, meta) = (Buffers::Packets(packets), &mut *meta);
+                let burst = Burst { buffers, meta, lists };
+                (taken, mark) = take_express(lane, burst, &mut ctx, &self.runs, (mark, self.cycles));
+            }
+        }
+        let mut batch = Batch { packets, meta };
+        let (limit, observers) = (
+            (&mut self.receiving, max),
+            (self.tracer.is_some(), self.tap.as_deref_mut()),
+        );
+        admit_and_parse(&mut batch, lists, &mut ctx, &self.runs, limit, observers, taken);
         chain::divert_received(&batch, lists, &ctx, arrivals::slots_of(&self.runs) & !taken);
         if !ctx.role.sessions.is_empty() {
             hand_off::both(&batch, lists, &ctx);
         }
         let parsed = (self.cycles)();
         ctx.counters.cycles[CycleStage::Parse as usize].add(parsed.wrapping_sub(mark));
-        let mut burst_observer = BurstObserver::new(self.tracer.as_deref_mut(), self.tap.as_deref_mut());
-        if let Some(burst_observer) = &mut burst_observer {
-            // Unparked packets and packets from other workers were parsed in an earlier burst or by another worker.
-            let begin = if self.runs.is_empty() { "arrive" } else { "parse" };
-            burst_observer.begin(begin, &batch, lists, now);
-        }
-        let mut tools = NodeTools {
-            lookups,
-            inspector,
-            ready: &mut |waiting| dispose::ready(&mut self.resumed, waiting),
-            observer: burst_observer
-                .as_mut()
-                .map(|burst_observer| burst_observer as &mut dyn Observer),
-            cycles: self.cycles,
-            mark: parsed,
-        };
-        run_rounds(&mut batch, lists, &mut ctx, &mut tools);
+        // Unparked packets and packets from other workers were parsed in an earlier burst or by another worker.
+        let begin = if self.runs.is_empty() { "arrive" } else { "parse" };
+        let observer = BurstObserver::new(self.tracer.as_deref_mut(), self.tap.as_deref_mut());
+        let tools = (lookups, inspector, &mut self.resumed, (parsed, self.cycles));
+        run_observed(&mut batch, lists, &mut ctx, tools, (observer, begin));
         lists.sort_sent(taken);
-        if let Some(burst_observer) = &mut burst_observer {
-            burst_observer.end(&batch, lists, now);
-        }
     }
 }
 
-/// Translates and sends packets that need nothing unusual in the express lane, if this worker has one and does all of
-/// the work on them itself. `mark` is the value of the cycle counter. Returns the slots of these packets, and the new value of the cycle counter.
-#[inline(always)]
+/// What the nodes use besides packets: temporary memory of session lookup, inspection, the resumed packets, and the value of the
+/// cycle counter with the function that reads it.
+type Tools<'t> = (
+    &'t mut LookupScratch,
+    Option<&'t mut Inspector>,
+    &'t mut Resumed,
+    (u64, fn() -> u64),
+);
+
+/// Translates and sends packets that need nothing unusual in the express lane. `mark` is the value of the cycle counter.
+/// Returns the slots of these packets, and the new value of the cycle counter.
+#[inline]
 fn take_express(
-    lane: Option<&mut Lane>,
-    batch: &mut Batch<'_, '_>,
-    lists: &mut Lists,
+    lane: &mut Lane,
+    mut burst: Burst<'_, '_>,
     ctx: &mut NodeContext<'_, '_>,
     runs: &Runs,
     (mark, clock): (u64, fn() -> u64),
 ) -> (u128, u64) {
-    let is_whole = ctx.role.sessions.is_empty() && ctx.role.senders.is_empty() && !ctx.defers;
-    let Some(lane) = lane.filter(|_| is_whole) else {
-        return (0, mark);
-    };
     let mut taken = 0;
     for (port, slots) in runs {
-        taken |= lane.run(batch, lists, ctx, *port, slots.clone());
+        taken |= lane.run(&mut burst, ctx, *port, slots.clone());
     }
     let now = clock();
     let cycles = now.wrapping_sub(mark);
@@ -195,6 +201,23 @@ fn take_express(
         counters.cycles.add(cycles);
     }
     (taken, now)
+}
+
+/// Whether this worker does all of the work on packets that it receives.
+fn is_whole(ctx: &NodeContext<'_, '_>) -> bool {
+    ctx.role.sessions.is_empty() && ctx.role.senders.is_empty() && !ctx.defers
+}
+
+/// Counts the cycles in which packets from other workers were put on lists. `mark` is the value of the cycle counter before.
+/// Returns its new value.
+#[inline(always)]
+fn taken_over(source: Source, mark: u64, counters: &WorkerCounters, clock: fn() -> u64) -> u64 {
+    if !matches!(source, Source::Workers | Source::Held | Source::Queue) {
+        return mark;
+    }
+    let now = clock();
+    counters.cycles[CycleStage::TakeOver as usize].add(now.wrapping_sub(mark));
+    now
 }
 
 /// Whether routers share the capacity of the port from which a burst comes.
@@ -260,14 +283,34 @@ fn admit_and_parse(
     }
 }
 
-/// Runs the nodes until every packet has left the graph.
+/// Runs the nodes until every packet has left the graph. If there is an observer, it sees all packets first at node `begin`.
 #[inline(always)]
-fn run_rounds(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext<'_, '_>, tools: &mut NodeTools<'_>) {
+fn run_observed<'t>(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut NodeContext<'_, '_>,
+    (lookups, inspector, resumed, (mark, cycles)): Tools<'t>,
+    (mut observer, begin): (Option<BurstObserver<'t>>, &'static str),
+) {
+    if let Some(observer) = &mut observer {
+        observer.begin(begin, batch, lists, ctx.now);
+    }
+    let mut tools = NodeTools {
+        lookups,
+        inspector,
+        ready: &mut |waiting| dispose::ready(resumed, waiting),
+        observer: observer.as_mut().map(|observer| observer as &mut dyn Observer),
+        cycles,
+        mark,
+    };
     for _ in 0..ROUNDS {
         if lists.is_done() {
             break;
         }
-        run_nodes(batch, lists, ctx, tools);
+        run_nodes(batch, lists, ctx, &mut tools);
     }
     lists.drop_remaining(EngineReason::Loop);
+    if let Some(observer) = &mut observer {
+        observer.end(batch, lists, ctx.now);
+    }
 }

@@ -243,23 +243,24 @@ impl<'m, R: Record> FlowTable<'m, R> {
         }
     }
 
-    /// Like [`confirm`](Self::confirm), with the record. The caller must not change its keys.
+    /// Third pass, first part: the candidate's record, if it has the key, according to `has_key`. Otherwise another record may
+    /// have the key, unless the candidate is none: see [`search_mut`](Self::search_mut). The caller must not change the keys of
+    /// the record.
     #[inline(always)]
-    pub fn confirm_mut(&mut self, hash: u64, candidate: Candidate, key: &R::Key) -> Option<(Found, &mut R)> {
+    pub fn candidate_mut(
+        &mut self,
+        candidate: Candidate,
+        has_key: impl FnOnce(&R, Direction) -> bool,
+    ) -> Option<(Found, &mut R)> {
         let (index, direction) = unpack(candidate.0);
-        let place = index.0 as usize;
-        if place < self.home.records.len() && self.home.records[place].matches(key, direction) {
-            return Some(((index, direction), &mut self.home.records[place]));
-        }
-        if candidate.is_none() {
-            return None;
-        }
-        self.search_mut(hash, key)
+        let record = self.home.records.get_mut(index.0 as usize)?;
+        has_key(record, direction).then_some(((index, direction), record))
     }
 
+    /// Third pass, second part: the record that has this key, wherever it lies.
     #[cold]
     #[inline(never)]
-    fn search_mut(&mut self, hash: u64, key: &R::Key) -> Option<(Found, &mut R)> {
+    pub fn search_mut(&mut self, hash: u64, key: &R::Key) -> Option<(Found, &mut R)> {
         let found = self.search(hash, key)?;
         Some((found, self.get_mut(found.0)?))
     }

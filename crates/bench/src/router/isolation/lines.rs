@@ -181,6 +181,7 @@ impl PacketIo for Lines {
                 start: HEADROOM as u16,
                 length: frame.len() as u16,
                 checksums: Checksums::Vouched,
+                changed: false,
             };
             (buffer.host, buffer.arrived) = (number, arrived);
             self.hand.push(Some(buffer));
@@ -235,6 +236,7 @@ impl PacketIo for Lines {
                 start: HEADROOM as u16,
                 length: 0,
                 checksums: Checksums::Vouched,
+                changed: true,
             };
             self.hand.push(Some(buffer));
         }

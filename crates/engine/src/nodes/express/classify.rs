@@ -4,10 +4,10 @@ use sluice_table::simd::bytes::positions_of;
 use sluice_wire::ipv4::protocol::{TCP, UDP};
 use sluice_wire::{Checksums, Class, Fragment, Packet, layers};
 
-use crate::packet::io::BURST_SIZE;
+use crate::packet::io::{BURST_SIZE, Head, Heads};
 use crate::session::family::Family;
 
-use super::head::{HEAD, Heads, LaneFamily};
+use super::head::LaneFamily;
 use super::{Ingress, LaneArrays, Slots, each};
 
 /// The plain packets of a burst.
@@ -18,48 +18,43 @@ pub(super) struct Plain {
     pub(super) udp: Slots,
     /// Packets of this address family that are not plain. Packets of the other address family are not included.
     pub(super) unusual: Slots,
-    /// Packets with checksums that the device has not verified.
-    pub(super) unverified: Slots,
+    /// Whether there are packets with checksums that the device has not verified.
+    pub(super) has_unverified: bool,
 }
 
-/// Finds the plain packets, and stores their keys and lengths.
-#[inline(always)]
-pub(super) fn classify<'h, F: LaneFamily>(
+/// Finds the plain packets among the first `count` packets, and stores their keys and lengths.
+#[inline(never)]
+pub(super) fn classify<F: LaneFamily>(
     work: &mut LaneArrays<F>,
-    packets: &'h mut [Packet<'_>],
+    heads: &Heads<'_>,
+    count: usize,
     ingress: &Ingress,
-) -> (Heads<'h>, Plain) {
-    let all = Slots::MAX >> (BURST_SIZE - packets.len().clamp(1, BURST_SIZE));
-    let context = F::context(ingress.context);
-    work.high = (ingress.context >> 24) as u8;
-    let (mut others, mut unverified) = (0, 0);
-    let mut heads: Heads<'h> = [const { None }; BURST_SIZE];
-    let lengths = work.frames.iter_mut().zip(&mut work.lengths);
-    let arrays = heads.iter_mut().zip(&mut work.protocols).zip(&mut work.keys).zip(lengths);
-    for (i, (packet, (((place, protocol), key), (frame, length)))) in packets.iter_mut().zip(arrays).enumerate() {
-        let (is_verified, bytes) = (packet.checksums() == Checksums::Vouched, packet.len());
-        *protocol = 0;
-        let Some(head) = packet.head_mut::<HEAD>() else {
-            continue;
-        };
-        if F::is_plain(head, bytes, &ingress.mac) {
-            *protocol = F::protocol_of(head);
-            (*frame, *length) = (bytes as u16, F::length_of(head));
-            *key = F::words_of(head, context);
-            unverified |= Slots::from(!is_verified) << i;
+) -> Plain {
+    let (mac, context) = (ingress.mac, F::context(ingress.context));
+    let (mut others, mut checksums) = (0, 0);
+    for i in 0..count.min(BURST_SIZE) {
+        work.protocols[i] = 0;
+        let Some(head) = &heads[i] else { continue };
+        let (head, window): (&Head, _) = (head, work.windows[i]);
+        checksums |= window.checksums as u8 ^ Checksums::Vouched as u8;
+        if F::is_plain(head, usize::from(window.length), &mac) {
+            work.protocols[i] = F::protocol_of(head);
+            work.lengths[i] = F::length_of(head);
+            work.keys[i] = F::words_of(head, context);
         } else {
             others |= Slots::from(F::is_of_other_family(head)) << i;
         }
-        *place = Some(head);
     }
-    let [tcp, udp] = [TCP, UDP].map(|protocol| positions_of(&work.protocols, protocol) & all);
-    let plain = Plain {
+    work.high = (ingress.context >> 24) as u8;
+    let all = Slots::MAX >> (BURST_SIZE - count.clamp(1, BURST_SIZE));
+    let tcp = positions_of(&work.protocols, TCP) & all;
+    let udp = positions_of(&work.protocols, UDP) & all;
+    Plain {
         tcp,
         udp,
         unusual: all & !(tcp | udp | others),
-        unverified: unverified & (tcp | udp),
-    };
-    (heads, plain)
+        has_unverified: checksums != 0,
+    }
 }
 
 impl Plain {
@@ -68,8 +63,10 @@ impl Plain {
     #[cold]
     #[inline(never)]
     pub(super) fn examine<F: LaneFamily>(&mut self, packets: &[Packet<'_>], ingress: &Ingress) {
-        each(self.unverified, |i| {
-            let is_verified = packets.get(i).is_some_and(|packet| F::is_verified(packet, &ingress.mac));
+        each(self.tcp | self.udp, |i| {
+            let is_verified = packets
+                .get(i)
+                .is_some_and(|packet| packet.checksums() == Checksums::Vouched || F::is_verified(packet, &ingress.mac));
             self.unusual |= Slots::from(!is_verified) << i;
         });
         self.leave(self.unusual);

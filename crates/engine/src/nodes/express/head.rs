@@ -8,28 +8,9 @@ use sluice_wire::field::Mac;
 use sluice_wire::key::{KeyWords4, KeyWords6, context4, context6};
 use sluice_wire::{Context, Direction, FlowKey4, FlowKey6, Packet, ipv4, ipv6, plain4, plain6};
 
-use crate::packet::io::BURST_SIZE;
+use crate::packet::io::Head;
 use crate::session::family::{Family, V4, V6};
 use crate::session::record::{Session4, Session6};
-
-/// Number of bytes that the lane reads and writes at most: an untagged frame up to the end of a TCP header without
-/// options, for both families.
-pub const HEAD: usize = 96;
-
-/// The first bytes of a frame. If the frame is shorter, the bytes after its end have no meaning.
-pub type Head = [u8; HEAD];
-
-/// The first bytes of the packets of a burst. `None` if a buffer ends before.
-pub type Heads<'h> = [Option<&'h mut Head>; BURST_SIZE];
-
-/// The first bytes of packets.
-pub fn heads_of<'h>(packets: &'h mut [Packet<'_>]) -> Heads<'h> {
-    let mut heads: Heads<'h> = [const { None }; BURST_SIZE];
-    for (head, packet) in heads.iter_mut().zip(packets) {
-        *head = packet.head_mut();
-    }
-    heads
-}
 
 /// Offset of the transport header.
 const L4_OF_V4: usize = ethernet::LENGTH + ipv4::LENGTH;
@@ -67,6 +48,9 @@ pub trait LaneFamily: Family {
 
     /// The key that has these words. `high` are the high bits of its context.
     fn whole_key(words: Self::KeyWords, high: u8) -> Self::Key;
+
+    /// Whether the key of a session's direction has these words, and the high bits of its context.
+    fn has_key(session: &Self::Session, direction: Direction, words: &Self::KeyWords, high: u8) -> bool;
 
     /// Hashes keys that have these words. `high` are the high bits of their contexts.
     fn hash_words(hasher: &Hasher, words: &[Self::KeyWords], high: u8, out: &mut [u64]);
@@ -159,6 +143,11 @@ impl LaneFamily for V4 {
     }
 
     #[inline(always)]
+    fn has_key(session: &Session4, direction: Direction, words: &KeyWords4, high: u8) -> bool {
+        session.has_key(direction, words, high)
+    }
+
+    #[inline(always)]
     fn hash_words(hasher: &Hasher, words: &[KeyWords4], high: u8, out: &mut [u64]) {
         hasher.words4(words, high, out);
     }
@@ -232,6 +221,11 @@ impl LaneFamily for V6 {
     #[inline(always)]
     fn whole_key(words: KeyWords6, high: u8) -> FlowKey6 {
         FlowKey6 { words, high }
+    }
+
+    #[inline(always)]
+    fn has_key(session: &Session6, direction: Direction, words: &KeyWords6, high: u8) -> bool {
+        session.has_key(direction, words, high)
     }
 
     #[inline(always)]

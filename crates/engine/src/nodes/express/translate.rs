@@ -2,7 +2,7 @@
 
 use arrayvec::ArrayVec;
 use sluice_nat::tracking::Segment;
-use sluice_table::flow::RecordIndex;
+use sluice_table::flow::{Found, RecordIndex};
 use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
 use sluice_wire::{Direction, ethernet};
 
@@ -12,24 +12,31 @@ use crate::features::context::OutputContext;
 use crate::features::revalidation::is_carried_over;
 use crate::nodes::output::{Adjacency, AdjacencyCache};
 use crate::packet::batch::{Meta, put};
-use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, PortIndex};
+use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, Head, Heads, PortIndex};
 use crate::packet::lists::Lists;
 use crate::session::family::Session;
 use crate::session::shard::Shard;
 
-use super::head::{Head, Heads, LaneFamily};
-use super::{Ingress, LaneArrays, Slots};
+use super::head::LaneFamily;
+use super::{Ingress, LaneArrays, Slots, each};
 
 /// The state of the last pass.
 pub(super) struct Step<'s, 'c, 'm> {
+    /// The shards by number; `None` if another worker owns the shard.
+    pub(super) shards: &'s mut [Option<Box<Shard<'m>>>],
+    /// Packets whose key the probable record does not have. Another record may have it.
+    pub(super) missed: Slots,
+    pub(super) out: Output<'s, 'c>,
+}
+
+/// The part of the state that does not depend on sessions.
+pub(super) struct Output<'s, 'c> {
     pub(super) ingress: &'s Ingress,
     pub(super) exit: &'s OutputContext<'c>,
     pub(super) adjacencies: &'s mut AdjacencyCache,
-    pub(super) meta: &'s mut [Meta; BURST_BUFFERS],
-    /// Slot of the first packet.
-    pub(super) first: usize,
+    /// Metadata by position in the burst.
+    pub(super) meta: &'s mut [Meta; BURST_SIZE],
     pub(super) sent: SentPorts,
-    pub(super) shards: &'s mut [Option<Box<Shard<'m>>>],
     /// Sessions of which a packet was left to the graph. The graph then processes the later packets of these sessions,
     /// too, so that it tracks them in the order in which they arrived.
     pub(super) left: ArrayVec<(u16, RecordIndex), BURST_SIZE>,
@@ -39,9 +46,21 @@ pub(super) struct Step<'s, 'c, 'm> {
     pub(super) trailers: Slots,
 }
 
+/// All slots, in order.
+const ALL_SLOTS: [BufferIndex; BURST_BUFFERS] = {
+    let mut slots = [0; BURST_BUFFERS];
+    let mut slot = 0;
+    while slot < BURST_BUFFERS {
+        slots[slot] = slot as BufferIndex;
+        slot += 1;
+    }
+    slots
+};
+
 /// The ports on which the taken packets leave.
 pub(super) struct SentPorts {
-    ports: [PortIndex; BURST_BUFFERS],
+    /// The ports by position in the burst.
+    ports: [PortIndex; BURST_SIZE],
     /// The conjunction and the disjunction of all ports, which are equal if all ports are equal.
     all: [PortIndex; 2],
 }
@@ -50,36 +69,55 @@ impl SentPorts {
     /// No packets.
     pub(super) fn new() -> Self {
         Self {
-            ports: [0; BURST_BUFFERS],
+            ports: [0; BURST_SIZE],
             all: [PortIndex::MAX, 0],
         }
     }
 
     #[inline(always)]
-    fn add(&mut self, slot: usize, port: PortIndex) {
-        self.ports[slot % BURST_BUFFERS] = port;
+    fn add(&mut self, i: usize, port: PortIndex) {
+        self.ports[i] = port;
         self.all[0] &= port;
         self.all[1] |= port;
     }
 
-    /// Puts packets on the lists of their ports, in the order of their slots.
+    /// Puts packets on the lists of their ports, in the order of their slots. `first` is the slot of the first packet of the
+    /// burst.
     #[inline(always)]
-    pub(super) fn send(&self, slots: &[BufferIndex], lists: &mut Lists) {
-        if self.all[0] == self.all[1] {
-            lists.send_all(self.all[0], slots);
+    pub(super) fn send(&self, taken: Slots, first: usize, lists: &mut Lists) {
+        // All packets are taken, or the first ones.
+        let is_run = taken & taken.wrapping_add(1) == 0;
+        let run = ALL_SLOTS.get(first..first + taken.count_ones() as usize);
+        if let Some(run) = run.filter(|_| is_run && self.all[0] == self.all[1]) {
+            lists.send_all(self.all[0], run);
             return;
         }
-        for &slot in slots {
-            lists.send(self.ports[usize::from(slot) % BURST_BUFFERS], slot);
-        }
+        each(taken, |i| lists.send(self.ports[i], (first + i) as BufferIndex));
     }
 }
 
 impl Step<'_, '_, '_> {
-    /// Translates and sends a packet if it needs nothing unusual. Otherwise returns `false` without an effect on the
-    /// packet.
+    /// Translates and sends those of the packets that need nothing unusual, and returns their slots. The other packets are left
+    /// unchanged.
+    #[inline(never)]
+    pub(super) fn take_all<F: LaneFamily, const IS_TCP: bool>(
+        &mut self,
+        slots: Slots,
+        heads: &mut Heads<'_>,
+        work: &LaneArrays<F>,
+    ) -> Slots {
+        let mut others = 0;
+        each(slots, |i| {
+            if !self.take::<F, IS_TCP>(i, heads, work) {
+                others |= 1 << i;
+            }
+        });
+        slots & !others
+    }
+
+    /// The same for one packet. Returns whether the packet was sent.
     #[inline(always)]
-    pub(super) fn take<F: LaneFamily, const IS_TCP: bool>(
+    fn take<F: LaneFamily, const IS_TCP: bool>(
         &mut self,
         i: usize,
         heads: &mut Heads<'_>,
@@ -88,20 +126,60 @@ impl Step<'_, '_, '_> {
         let Some(Some(shard)) = self.shards.get_mut(usize::from(work.shards[i])) else {
             return false;
         };
-        let found = F::table(shard).confirm_mut(work.hashes[i], work.candidates[i], &work.key(i));
-        let (Some(((index, direction), session)), Some(head)) = (found, heads[i].as_deref_mut()) else {
+        let (words, high) = (&work.keys[i], work.high);
+        let has_key = |session: &F::Session, direction| F::has_key(session, direction, words, high);
+        let Some(found) = F::table(shard).candidate_mut(work.candidates[i], has_key) else {
+            self.missed |= 1 << i;
             return false;
         };
-        let (length, frame) = (work.lengths[i], usize::from(work.frames[i]));
-        let number = (work.shards[i], index);
-        let follows = !self.left.is_empty() && self.left.contains(&number);
+        self.out.take_found::<F, IS_TCP>(i, heads, work, found)
+    }
+
+    /// Like [`take_all`](Self::take_all), for packets whose key the probable record does not have: searches the records that have
+    /// it.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn take_missed<F: LaneFamily, const IS_TCP: bool>(
+        &mut self,
+        slots: Slots,
+        heads: &mut Heads<'_>,
+        work: &LaneArrays<F>,
+    ) -> Slots {
+        let mut taken = 0;
+        each(slots & self.missed, |i| {
+            if let Some(Some(shard)) = self.shards.get_mut(usize::from(work.shards[i]))
+                && !work.candidates[i].is_none()
+                && let Some(found) = F::table(shard).search_mut(work.hashes[i], &F::whole_key(work.keys[i], work.high))
+            {
+                taken |= Slots::from(self.out.take_found::<F, IS_TCP>(i, heads, work, found)) << i;
+            }
+        });
+        taken
+    }
+}
+
+impl Output<'_, '_> {
+    /// Translates and sends a packet of a session if it needs nothing unusual. Otherwise returns `false` without an effect on the
+    /// packet.
+    #[inline(always)]
+    fn take_found<F: LaneFamily, const IS_TCP: bool>(
+        &mut self,
+        i: usize,
+        heads: &mut Heads<'_>,
+        work: &LaneArrays<F>,
+        ((index, direction), session): (Found, &mut F::Session),
+    ) -> bool {
+        let Some(head) = heads[i].as_deref_mut() else {
+            return false;
+        };
+        let (length, frame) = (work.lengths[i], usize::from(work.windows[i].length));
         let out = (self.ingress, self.exit, &mut *self.adjacencies);
-        let adjacency = match follows {
-            false => process::<F, IS_TCP>(session, direction, head, length, out),
-            true => None,
+        let adjacency = match self.left.is_empty() || !is_among(&self.left, work.shards[i], index) {
+            true => process::<F, IS_TCP>(session, direction, head, length, out),
+            false => None,
         };
         let Some(adjacency) = adjacency else {
-            put(&mut self.left, number);
+            leave(&mut self.left, work.shards[i], index);
             return false;
         };
         let end = ethernet::LENGTH + usize::from(length);
@@ -114,12 +192,23 @@ impl Step<'_, '_, '_> {
             adjacency.rewrite_link(link, sent);
         }
         self.received += frame as u64;
-        let slot = self.first + i;
-        let meta = &mut self.meta[slot % BURST_BUFFERS];
+        let meta = &mut self.meta[i];
         (meta.interface, meta.egress) = (self.ingress.number, adjacency.egress());
-        self.sent.add(slot, adjacency.port());
+        self.sent.add(i, adjacency.port());
         true
     }
+}
+
+#[cold]
+#[inline(never)]
+fn is_among(left: &[(u16, RecordIndex)], shard: u16, index: RecordIndex) -> bool {
+    left.contains(&(shard, index))
+}
+
+#[cold]
+#[inline(never)]
+fn leave(left: &mut ArrayVec<(u16, RecordIndex), BURST_SIZE>, shard: u16, index: RecordIndex) {
+    put(left, (shard, index));
 }
 
 /// Translates and tracks a packet of a session if it needs nothing unusual. Returns the adjacency to which it has to be

@@ -49,6 +49,7 @@ impl Buffer {
             start: headroom,
             length: frame.len() as u16,
             checksums,
+            changed: false,
         };
         Self {
             data_room: bytes,
