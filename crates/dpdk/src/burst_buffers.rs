@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use arrayvec::ArrayVec;
 use sluice_engine::packet::io::{
-    BURST_BUFFERS, BURST_SIZE, BufferIndex, HEAD, Handover, Heads, NoteWords, PacketIo, Packets, Parked, PortIndex,
-    ReceiveError, WorkerIndex,
+    ALL_SLOTS, BURST_BUFFERS, BURST_SIZE, BufferIndex, HEAD, Handover, Heads, NoteWords, PacketIo, Packets, Parked,
+    PortIndex, ReceiveError, WorkerIndex,
 };
 use sluice_wire::{Packet, Window};
 
@@ -141,11 +141,7 @@ impl<B: RawBuffers> BurstBuffers<B> {
     fn gather(&mut self, slots: &[BufferIndex]) -> (usize, bool) {
         let first = slots.first().map_or(0, |slot| *slot as usize);
         // Fast path for buffers that leave in their order of arrival.
-        let in_order = slots
-            .iter()
-            .zip(first..)
-            .fold(0, |apart, (slot, place)| apart | *slot as usize ^ place)
-            == 0;
+        let in_order = ALL_SLOTS.get(first..first + slots.len()) == Some(slots);
         if in_order && let Some(gathered) = self.gather_run(first, slots.len()) {
             return gathered;
         }
@@ -172,7 +168,8 @@ impl<B: RawBuffers> BurstBuffers<B> {
     fn gather_run(&mut self, first: usize, count: usize) -> Option<(usize, bool)> {
         let buffers = self.buffers.get_mut(first..first + count)?;
         let windows = self.windows.get(first..first + count)?;
-        if buffers.iter().any(|buffer| buffer.is_none()) {
+        // Folds look at all elements, and are vectorised.
+        if buffers.iter().fold(false, |any, buffer| any | buffer.is_none()) {
             return None;
         }
         self.leaving.get_mut(..count)?.copy_from_slice(buffers);
@@ -257,22 +254,24 @@ impl<B: RawBuffers> PacketIo for BurstBuffers<B> {
 
     #[inline]
     fn heads<'a>(&'a mut self, slots: Range<usize>, heads: &mut Heads<'a>, windows: &mut [Window; BURST_SIZE]) {
-        let end = slots.end.min(self.length).min(slots.start + BURST_SIZE);
-        let Some(own) = self.windows.get(slots.start..end) else {
+        let places = slots.start..slots.end.min(self.length);
+        let (Some(own), Some(buffers), Some(data_rooms)) = (
+            self.windows.get(places.clone()),
+            self.buffers.get(places.clone()),
+            self.data_rooms.get(places),
+        ) else {
             return;
         };
-        windows[..own.len()].copy_from_slice(own);
-        let buffers = self.buffers[slots.start..end]
-            .iter()
-            .zip(&self.data_rooms[slots.start..end]);
-        for (((buffer, data_room), window), head) in buffers.zip(own).zip(heads) {
-            let start = usize::from(window.start);
-            *head = None;
-            if !buffer.is_none() && start + HEAD <= usize::from(data_room.length) {
+        // Iterators over several arrays are not always inlined.
+        for k in 0..own.len().min(BURST_SIZE) {
+            let (window, data_room, start) = (own[k], data_rooms[k], usize::from(own[k].start));
+            windows[k] = window;
+            heads[k] = None;
+            if !buffers[k].is_none() && start + HEAD <= usize::from(data_room.length) {
                 // SAFETY: an entry owns its buffer, so the memory is initialised and exclusive to this value (contract
                 // of `RawBuffers`), and the head lies within the memory. The memory of different buffers is disjoint. The
                 // borrow of the burst buffers prevents that a buffer is given up while the heads exist.
-                *head = Some(unsafe { &mut *data_room.start.add(start).cast() });
+                heads[k] = Some(unsafe { &mut *data_room.start.add(start).cast() });
             }
         }
     }

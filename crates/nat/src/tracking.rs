@@ -125,6 +125,19 @@ impl Segment {
         }
     }
 
+    /// Reads the fields from the transport header of a segment with data or an acknowledgment, and no other control flags.
+    /// `length` is the number of bytes of data.
+    #[inline(always)]
+    pub fn of_data(header: &[u8; 20], length: u16) -> Self {
+        let number = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        Self {
+            flags: ACK,
+            sequence: number(4),
+            acknowledgment: number(8),
+            length: length.into(),
+        }
+    }
+
     /// Whether the segment may create a session: only a SYN without ACK may create a session.
     #[inline(always)]
     pub fn opens(&self) -> bool {
@@ -242,6 +255,26 @@ impl Tracking {
     fn is_established_data(&self, segment: &Segment) -> bool {
         let plain = segment.flags & (SYN | FIN | RST | ACK) == ACK;
         plain & (self.state == TcpState::Established as u8) & (self.flags & SEEN == SEEN)
+    }
+
+    /// Whether [`advance`](Self::advance) is all that the usual packets of a direction need: the connection is established with
+    /// known sequence numbers on both sides, or the session is not TCP, the right timer is running, and for the reverse
+    /// direction, a packet was received before. Only a call of another method can change this.
+    pub fn is_settled(&self, direction: Direction, tcp: bool) -> bool {
+        let class = if tcp {
+            TimeoutClass::TCP_ESTABLISHED.0
+        } else {
+            self.class
+        };
+        let is_known = !tcp || self.state == TcpState::Established as u8 && self.flags & SEEN == SEEN;
+        class == self.timer && is_known && (direction == Direction::Forward || self.answered())
+    }
+
+    /// Tracks a segment with data or an acknowledgment, and no other control flags, of a session that
+    /// [is settled](Self::is_settled).
+    #[inline(always)]
+    pub fn advance(&mut self, direction: Direction, segment: &Segment) {
+        self.follow(direction, segment, true);
     }
 
     /// Tracks a segment of a TCP session. Returns the timer to restart.

@@ -388,6 +388,13 @@ proptest! {
             prop_assert_eq!(if known { long } else { ends.tracking }, short);
             prop_assert!(!known || class == long.timer());
             prop_assert!(known || !(data && class == long.timer() && ends.tracking.state() == TcpState::Established));
+            // Data of a settled session only advances the numbers, and the session stays settled.
+            if data && ends.tracking.is_settled(direction, true) {
+                let mut shortest = ends.tracking;
+                shortest.advance(direction, &segment);
+                prop_assert_eq!(long, shortest);
+                prop_assert!(known && shortest.is_settled(direction, true));
+            }
             ends.tracking = long;
         }
     }
@@ -406,6 +413,8 @@ proptest! {
             let class = long.track_datagram(direction);
             prop_assert_eq!(class == tracking.timer(), known);
             prop_assert_eq!(if known { long } else { tracking }, short);
+            // Datagrams of a settled session change nothing.
+            prop_assert_eq!(known && tracking == long, tracking.is_settled(direction, false));
             tracking = long;
         }
     }

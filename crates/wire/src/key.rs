@@ -104,7 +104,7 @@ pub struct FlowKey4 {
 }
 
 /// An IPv6 tuple with its protocol.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Default, Eq)]
 pub struct FlowKey6 {
     /// Addresses, ports, protocol, and the low bits of the context.
     pub words: KeyWords6,
@@ -119,6 +119,19 @@ impl Hash for FlowKey4 {
 }
 
 impl PartialEq for FlowKey4 {
+    #[inline(always)]
+    fn eq(&self, other: &Self) -> bool {
+        self.words.is(&other.words) && self.high == other.high
+    }
+}
+
+impl Hash for FlowKey6 {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.words, self.high).hash(state);
+    }
+}
+
+impl PartialEq for FlowKey6 {
     #[inline(always)]
     fn eq(&self, other: &Self) -> bool {
         self.words.is(&other.words) && self.high == other.high
@@ -211,6 +224,13 @@ impl KeyWords6 {
             w3.to_le(),
             w4.to_le(),
         ])
+    }
+
+    /// Whether the words are equal. A comparison of the arrays would be a call.
+    #[inline(always)]
+    pub fn is(&self, other: &Self) -> bool {
+        let ([a, b, c, d, e], [f, g, h, i, j]) = (self.0, other.0);
+        (a ^ f) | (b ^ g) | (c ^ h) | (d ^ i) | (e ^ j) == 0
     }
 
     /// The words, for a hash; see [`KeyWords4::words`].

@@ -261,14 +261,15 @@ fn run_family<F: LaneFamily>(
     locate(work, count, ctx, ingress);
     find(work, count, ctx.shards);
     let exit = ctx.exit();
-    let mut adjacencies = AdjacencyCache::default();
     let Some(meta) = burst.meta.get_mut(first..).and_then(|meta| meta.first_chunk_mut()) else {
         return 0;
     };
     let out = Output {
-        ingress,
+        interface: ingress.number,
+        generation: ctx.snapshot.generation,
+        stamp: ctx.now.stamp(),
         exit: &exit,
-        adjacencies: &mut adjacencies,
+        adjacencies: AdjacencyCache::default(),
         meta,
         sent: SentPorts::new(),
         left: ArrayVec::new(),
@@ -290,6 +291,7 @@ fn run_family<F: LaneFamily>(
         received,
         sent,
         trailers,
+        mut adjacencies,
         ..
     } = step.out;
     adjacencies.flush(&exit);

@@ -26,6 +26,17 @@ pub const BURST_BUFFERS: usize = 2 * BURST_SIZE;
 /// Index of a buffer among the burst buffers, in the order of arrival. The index is valid until [`PacketIo::end`].
 pub type BufferIndex = u8;
 
+/// All buffer indexes, in order.
+pub const ALL_SLOTS: [BufferIndex; BURST_BUFFERS] = {
+    let mut slots = [0; BURST_BUFFERS];
+    let mut slot = 0;
+    while slot < BURST_BUFFERS {
+        slots[slot] = slot as BufferIndex;
+        slot += 1;
+    }
+    slots
+};
+
 /// Number of a port of this worker. Ports are in the order of the configured interfaces.
 pub type PortIndex = u16;
 

@@ -25,7 +25,8 @@ pub struct Track {
     packets_high: [u16; 2],
     /// The high bits of the keys' contexts.
     pub(super) high: [u8; 2],
-    spare: [u8; 2],
+    /// 1 for each direction whose usual packets the express lane may take.
+    passes: [u8; 2],
     /// Connection state.
     pub tracking: Tracking,
     /// Tick of the last packet that refreshed the session.
@@ -43,6 +44,18 @@ impl Track {
     /// Number of bytes of L3 datagrams in each direction.
     pub fn bytes(&self) -> [u64; 2] {
         self.bytes
+    }
+
+    /// Whether the express lane may take usual packets of a direction.
+    #[inline(always)]
+    pub fn passes(&self, direction: Direction) -> bool {
+        self.passes[direction as usize] != 0
+    }
+
+    /// Allows or forbids the express lane to take usual packets of a direction.
+    #[inline(always)]
+    pub(super) fn set_pass(&mut self, direction: Direction, passes: bool) {
+        self.passes[direction as usize] = u8::from(passes);
     }
 
     /// Counts a packet with a datagram of this length.
@@ -132,7 +145,7 @@ impl Session6 {
     /// Whether the key of a direction has these words, and the high bits of its context.
     #[inline(always)]
     pub fn has_key(&self, direction: Direction, words: &KeyWords6, high: u8) -> bool {
-        self.keys[direction as usize] == *words && self.track.high[direction as usize] == high
+        self.keys[direction as usize].is(words) && self.track.high[direction as usize] == high
     }
 }
 

@@ -1,7 +1,6 @@
 //! What the lane reads and writes in the first bytes of a frame, by address family.
 
 use sluice_nat::rewrite::{rewrite_plain4, rewrite_plain6};
-use sluice_nat::tracking::Segment;
 use sluice_table::hash::Hasher;
 use sluice_wire::ethernet::{self, ethertype};
 use sluice_wire::field::Mac;
@@ -63,12 +62,6 @@ pub trait LaneFamily: Family {
 
     /// Translates a plain packet of a session and decrements its hop limit.
     fn translate<const IS_TCP: bool>(head: &mut Head, session: &Self::Session, direction: Direction);
-
-    /// The segment of a plain TCP packet with a datagram of this length.
-    #[inline(always)]
-    fn segment(head: &Head, length: u16) -> Segment {
-        Segment::of(Self::transport(head), usize::from(length - Self::NETWORK))
-    }
 }
 
 #[inline(always)]

@@ -10,15 +10,15 @@ use core::hint::select_unpredictable;
 
 use crate::features::context::OutputContext;
 use crate::features::revalidation::is_carried_over;
-use crate::nodes::output::{Adjacency, AdjacencyCache};
+use crate::nodes::output::AdjacencyCache;
 use crate::packet::batch::{Meta, put};
-use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, Head, Heads, PortIndex};
+use crate::packet::io::{ALL_SLOTS, BURST_SIZE, BufferIndex, Head, Heads, PortIndex};
 use crate::packet::lists::Lists;
 use crate::session::family::Session;
 use crate::session::shard::Shard;
 
 use super::head::LaneFamily;
-use super::{Ingress, LaneArrays, Slots, each};
+use super::{LaneArrays, Slots, each};
 
 /// The state of the last pass.
 pub(super) struct Step<'s, 'c, 'm> {
@@ -31,9 +31,14 @@ pub(super) struct Step<'s, 'c, 'm> {
 
 /// The part of the state that does not depend on sessions.
 pub(super) struct Output<'s, 'c> {
-    pub(super) ingress: &'s Ingress,
+    /// Number of the interface on which the packets arrived.
+    pub(super) interface: u16,
+    /// Generation of the snapshot.
+    pub(super) generation: u32,
+    /// Time of the burst.
+    pub(super) stamp: u32,
     pub(super) exit: &'s OutputContext<'c>,
-    pub(super) adjacencies: &'s mut AdjacencyCache,
+    pub(super) adjacencies: AdjacencyCache,
     /// Metadata by position in the burst.
     pub(super) meta: &'s mut [Meta; BURST_SIZE],
     pub(super) sent: SentPorts,
@@ -45,17 +50,6 @@ pub(super) struct Output<'s, 'c> {
     /// Packets whose frames have padding or a trailer.
     pub(super) trailers: Slots,
 }
-
-/// All slots, in order.
-const ALL_SLOTS: [BufferIndex; BURST_BUFFERS] = {
-    let mut slots = [0; BURST_BUFFERS];
-    let mut slot = 0;
-    while slot < BURST_BUFFERS {
-        slots[slot] = slot as BufferIndex;
-        slot += 1;
-    }
-    slots
-};
 
 /// The ports on which the taken packets leave.
 pub(super) struct SentPorts {
@@ -173,15 +167,26 @@ impl Output<'_, '_> {
             return false;
         };
         let (length, frame) = (work.lengths[i], usize::from(work.windows[i].length));
-        let out = (self.ingress, self.exit, &mut *self.adjacencies);
-        let adjacency = match self.left.is_empty() || !is_among(&self.left, work.shards[i], index) {
-            true => process::<F, IS_TCP>(session, direction, head, length, out),
-            false => None,
-        };
-        let Some(adjacency) = adjacency else {
+        let is_next = self.left.is_empty() || !is_among(&self.left, work.shards[i], index);
+        let data = data_of::<F, IS_TCP>(head, length);
+        let (true, Some(data)) = (is_next && self.may_take::<F>(session, direction, head), data) else {
             leave(&mut self.left, work.shards[i], index);
             return false;
         };
+        let adjacency = self.adjacencies.of(session.adjacency(direction), self.exit);
+        let Some(adjacency) = adjacency.filter(|adjacency| adjacency.is_direct_for(length)) else {
+            leave(&mut self.left, work.shards[i], index);
+            return false;
+        };
+        if IS_TCP {
+            let segment = Segment::of_data(F::transport(head), data);
+            session.track_in_lane().tracking.advance(direction, &segment);
+        }
+        let refreshes = session.refreshes(direction);
+        let track = session.track_in_lane();
+        track.count(direction, length);
+        track.last_seen = select_unpredictable(refreshes, self.stamp, track.last_seen);
+        F::translate::<IS_TCP>(head, session, direction);
         let end = ethernet::LENGTH + usize::from(length);
         let mut sent = frame;
         if end != frame {
@@ -193,9 +198,25 @@ impl Output<'_, '_> {
         }
         self.received += frame as u64;
         let meta = &mut self.meta[i];
-        (meta.interface, meta.egress) = (self.ingress.number, adjacency.egress());
+        (meta.interface, meta.egress) = (self.interface, adjacency.egress());
         self.sent.add(i, adjacency.port());
         true
+    }
+
+    /// Whether a packet of a session needs nothing unusual, except perhaps its way out.
+    #[inline(always)]
+    fn may_take<F: LaneFamily>(&self, session: &mut F::Session, direction: Direction, head: &Head) -> bool {
+        if !session.track().passes(direction) && !session.admit_to_lane(direction) {
+            return false;
+        }
+        if session.bound_interface(direction) != self.interface {
+            return false;
+        }
+        if session.generation() != self.generation && !is_carried_over::<F>(session, self.exit.snapshot) {
+            return false;
+        }
+        // What leaves with a shared address and may be fragmented gets an IP ID.
+        F::is_atomic(head) || !(session.nat().translates() && session.nat().outbound(direction))
     }
 }
 
@@ -211,58 +232,21 @@ fn leave(left: &mut ArrayVec<(u16, RecordIndex), BURST_SIZE>, shard: u16, index:
     put(left, (shard, index));
 }
 
-/// Translates and tracks a packet of a session if it needs nothing unusual. Returns the adjacency to which it has to be
-/// sent. Otherwise returns `None` without an effect on the packet and on the session's state.
+/// Length of the data of a plain packet. `None` if its transport header is invalid, or if it is a TCP segment that does not carry
+/// just data or an acknowledgment.
 #[inline(always)]
-fn process<'a, F: LaneFamily, const IS_TCP: bool>(
-    session: &mut F::Session,
-    direction: Direction,
-    head: &mut Head,
-    length: u16,
-    (ingress, exit, adjacencies): (&Ingress, &OutputContext<'_>, &'a mut AdjacencyCache),
-) -> Option<&'a mut Adjacency> {
-    if session.bound_interface(direction) != ingress.number || session.diverts() {
-        return None;
-    }
-    if session.generation() != exit.snapshot.generation && !is_carried_over::<F>(session, exit.snapshot) {
-        return None;
-    }
-    let adjacency = adjacencies.of(session.adjacency(direction), exit)?;
-    if !adjacency.is_direct_for(length) || !is_well_formed::<F, IS_TCP>(head, length) {
-        return None;
-    }
-    let is_usual = F::is_atomic(head) || !(session.nat().translates() && session.nat().outbound(direction));
-    let segment = match IS_TCP {
-        true => F::segment(head, length),
-        false => Segment::default(),
-    };
-    let refreshes = session.refreshes(direction);
-    let track = session.track_mut();
-    if !track.tracking.track_fast(direction, IS_TCP, &segment, is_usual) {
-        return None;
-    }
-    track.count(direction, length);
-    track.last_seen = select_unpredictable(refreshes, exit.now.stamp(), track.last_seen);
-    F::translate::<IS_TCP>(head, session, direction);
-    Some(adjacency)
-}
-
-/// Whether a plain packet's transport header is valid, and a TCP segment carries data or an acknowledgment and changes
-/// no state.
-#[inline(always)]
-fn is_well_formed<F: LaneFamily, const IS_TCP: bool>(head: &Head, length: u16) -> bool {
+fn data_of<F: LaneFamily, const IS_TCP: bool>(head: &Head, length: u16) -> Option<u16> {
     let transport = F::transport(head);
-    let Some(payload) = length.checked_sub(F::NETWORK) else {
-        return false;
-    };
+    let payload = length.checked_sub(F::NETWORK)?;
     match IS_TCP {
         true => {
             let offset = u16::from(transport[12] >> 4) * 4;
-            (offset >= 20) & (offset <= payload) & (transport[13] & (SYN | FIN | RST | ACK) == ACK)
+            let is_usual = (offset >= 20) & (transport[13] & (SYN | FIN | RST | ACK) == ACK);
+            payload.checked_sub(offset).filter(|_| is_usual)
         }
         false => {
             let claimed = u16::from_be_bytes([transport[4], transport[5]]);
-            (claimed >= 8) & (claimed <= payload)
+            ((claimed >= 8) & (claimed <= payload)).then_some(0)
         }
     }
 }

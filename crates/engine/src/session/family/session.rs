@@ -17,12 +17,40 @@ use super::Family;
 pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     /// The decisions that the slow path has made.
     fn verdict(&self) -> &Verdict;
-    /// The decisions that the slow path has made, mutable.
-    fn verdict_mut(&mut self) -> &mut Verdict;
+    /// The decisions that the slow path has made, mutable. The express lane must check again whether it may take packets.
+    #[inline(always)]
+    fn verdict_mut(&mut self) -> &mut Verdict {
+        self.stop_lane();
+        self.verdict_in_lane()
+    }
+    /// The decisions that the slow path has made, mutable, for a change that makes no packet unusual.
+    fn verdict_in_lane(&mut self) -> &mut Verdict;
     /// The state that is updated by packets.
     fn track(&self) -> &Track;
-    /// The state that is updated by packets, mutable.
-    fn track_mut(&mut self) -> &mut Track;
+    /// The state that is updated by packets, mutable. The express lane must check again whether it may take packets.
+    #[inline(always)]
+    fn track_mut(&mut self) -> &mut Track {
+        self.stop_lane();
+        self.track_in_lane()
+    }
+    /// The state that is updated by packets, mutable, for a change that makes no packet unusual.
+    fn track_in_lane(&mut self) -> &mut Track;
+    /// Makes the express lane check again whether it may take packets.
+    #[inline(always)]
+    fn stop_lane(&mut self) {
+        let track = self.track_in_lane();
+        track.set_pass(Direction::Forward, false);
+        track.set_pass(Direction::Reverse, false);
+    }
+    /// Lets the express lane take the usual packets of a direction if they are neither diverted nor change the state of the
+    /// connection. Returns whether the lane may take them.
+    #[cold]
+    fn admit_to_lane(&mut self, direction: Direction) -> bool {
+        let is_tcp = self.protocol() == protocol::TCP;
+        let admits = !self.diverts() && self.track().tracking.is_settled(direction, is_tcp);
+        self.track_in_lane().set_pass(direction, admits);
+        admits
+    }
     /// Sets the keys of both directions. The caller must set the keys before it inserts the record into a table.
     fn set_keys(&mut self, forward: F::Key, reverse: F::Key);
 
@@ -48,7 +76,7 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     }
     /// Sets the generation of the snapshot from which the decision for this session was made.
     fn set_generation(&mut self, generation: u32) {
-        self.verdict_mut().generation = generation;
+        self.verdict_in_lane().generation = generation;
     }
     /// State of application identification. The state is [`Application::Nothing`] for ICMP sessions, which are never identified.
     #[inline(always)]

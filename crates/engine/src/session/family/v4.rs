@@ -156,7 +156,7 @@ impl Session<V4> for Session4 {
     }
 
     #[inline(always)]
-    fn verdict_mut(&mut self) -> &mut Verdict {
+    fn verdict_in_lane(&mut self) -> &mut Verdict {
         &mut self.verdict
     }
 
@@ -166,7 +166,7 @@ impl Session<V4> for Session4 {
     }
 
     #[inline(always)]
-    fn track_mut(&mut self) -> &mut Track {
+    fn track_in_lane(&mut self) -> &mut Track {
         &mut self.track
     }
 

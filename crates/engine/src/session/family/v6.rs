@@ -158,7 +158,7 @@ impl Session<V6> for Session6 {
     }
 
     #[inline(always)]
-    fn verdict_mut(&mut self) -> &mut Verdict {
+    fn verdict_in_lane(&mut self) -> &mut Verdict {
         &mut self.verdict
     }
 
@@ -168,7 +168,7 @@ impl Session<V6> for Session6 {
     }
 
     #[inline(always)]
-    fn track_mut(&mut self) -> &mut Track {
+    fn track_in_lane(&mut self) -> &mut Track {
         &mut self.track
     }
 
