@@ -5,6 +5,7 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use arrayvec::ArrayVec;
@@ -12,7 +13,7 @@ use proptest::prelude::*;
 use sluice_dpdk::buffers::{Buffer, BufferMemory, IncomingBuffers, RawBuffers};
 use sluice_dpdk::burst_buffers::BurstBuffers;
 use sluice_engine::packet::io::{
-    BURST_BUFFERS, BURST_SIZE, BufferIndex, Handover, NoteWords, PacketIo, Packets, Parked, ReceiveError,
+    BURST_BUFFERS, BURST_SIZE, BufferIndex, HEAD, Handover, Heads, NoteWords, PacketIo, Packets, Parked, ReceiveError,
 };
 use sluice_wire::{Checksums, Window};
 
@@ -194,6 +195,7 @@ enum Step {
     Transmit { slots: Vec<BufferIndex>, take: usize },
     Free(Vec<BufferIndex>),
     Write,
+    WriteHeads { first: usize, count: usize },
     Park(BufferIndex),
     Unpark(usize),
     Release(usize),
@@ -212,6 +214,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (slots(), 0..40usize).prop_map(|(slots, take)| Step::Transmit { slots, take }),
         2 => slots().prop_map(Step::Free),
         2 => Just(Step::Write),
+        2 => (0..BURST_BUFFERS + 9, 0..=BURST_SIZE).prop_map(|(first, count)| Step::WriteHeads { first, count }),
         2 => any::<BufferIndex>().prop_map(|slot| Step::Park(slot % 140)),
         1 => any::<usize>().prop_map(Step::Unpark),
         1 => any::<usize>().prop_map(Step::Release),
@@ -272,6 +275,7 @@ impl Bench {
                     packet.set_len(packet.len() + 4);
                 }
             }
+            Step::WriteHeads { first, count } => self.write_heads(first..first + count),
             Step::Park(slot) => self.parked.extend(self.hand.park(slot)),
             Step::Unpark(which) => {
                 if !self.parked.is_empty() {
@@ -314,6 +318,31 @@ impl Bench {
             self.hand.outstanding() + self.hand.parked() + ledger.ring.len(),
             "each buffer that is out is in the hand, parked or in the ring"
         );
+    }
+
+    /// Write to all heads of these slots, and compare them with the packets.
+    fn write_heads(&mut self, slots: Range<usize>) {
+        let mut windows = [Window::default(); BURST_SIZE];
+        let mut heads: Heads<'_> = [const { None }; BURST_SIZE];
+        self.hand.heads(slots.clone(), &mut heads, &mut windows);
+        let mut written = [false; BURST_SIZE];
+        for ((head, written), mark) in heads.iter_mut().zip(&mut written).zip(0..) {
+            if let Some(head) = head {
+                head.fill(mark);
+                *written = true;
+            }
+        }
+        let mut lent = Packets::new();
+        self.hand.packets(&mut lent);
+        let packets = lent.iter().skip(slots.start).take(slots.len());
+        for ((packet, written), (window, mark)) in packets.zip(&mut written).zip(windows.iter().zip(0..)) {
+            let head = packet.head::<HEAD>();
+            assert_eq!(head.is_some(), std::mem::take(written));
+            if let Some(head) = head {
+                assert_eq!((&packet.window(), &[mark; HEAD]), (window, head));
+            }
+        }
+        assert_eq!([false; BURST_SIZE], written, "a head belongs to no packet");
     }
 
     /// Take the buffers out of the ring, drop the burst buffers, and count the returned buffers.

@@ -30,19 +30,26 @@ pub(super) fn classify<F: LaneFamily>(
     count: usize,
     ingress: &Ingress,
 ) -> Plain {
-    let (mac, context) = (ingress.mac, F::context(ingress.context));
+    let (pattern, context) = (F::pattern(&ingress.mac), F::context(ingress.context));
     let (mut others, mut checksums) = (0, 0);
     for i in 0..count.min(BURST_SIZE) {
-        work.protocols[i] = 0;
-        let Some(head) = &heads[i] else { continue };
+        let Some(head) = &heads[i] else {
+            work.protocols[i] = 0;
+            continue;
+        };
         let (head, window): (&Head, _) = (head, work.windows[i]);
         checksums |= window.checksums as u8 ^ Checksums::Vouched as u8;
-        if F::is_plain(head, usize::from(window.length), &mac) {
-            work.protocols[i] = F::protocol_of(head);
-            work.lengths[i] = F::length_of(head);
-            work.keys[i] = F::words_of(head, context);
-        } else {
-            others |= Slots::from(F::is_of_other_family(head)) << i;
+        let matches = head.first_chunk().is_some_and(|bytes| pattern.matches(bytes));
+        match F::length_of(head, window.length) {
+            Some(length) if matches => {
+                work.protocols[i] = F::protocol_of(head);
+                work.lengths[i] = length;
+                work.keys[i] = F::words_of(head, context);
+            }
+            _ => {
+                work.protocols[i] = 0;
+                others |= Slots::from(F::is_of_other_family(head)) << i;
+            }
         }
     }
     work.high = (ingress.context >> 24) as u8;

@@ -2,6 +2,7 @@
 
 use sluice_nat::rewrite::{rewrite_plain4, rewrite_plain6};
 use sluice_table::hash::Hasher;
+use sluice_table::simd::bytes::Pattern;
 use sluice_wire::ethernet::{self, ethertype};
 use sluice_wire::field::Mac;
 use sluice_wire::key::{KeyWords4, KeyWords6, context4, context6};
@@ -22,16 +23,16 @@ pub trait LaneFamily: Family {
     /// Length in bytes of the IP header.
     const NETWORK: u16;
 
-    /// Whether a packet to `mac` is plain, except for its protocol: whole, without IP options or extension headers, with a hop
-    /// limit above 1. `bytes` is the length of the frame. Neither the transport header nor the addresses are checked:
-    /// packets with invalid addresses have no session.
-    fn is_plain(head: &Head, bytes: usize, mac: &Mac) -> bool;
+    /// The pattern of a plain packet to `mac`, except for its length and its protocol: whole, without IP options or extension
+    /// headers, with a hop limit above 1. Neither the transport header nor the addresses are checked: packets with invalid
+    /// addresses have no session.
+    fn pattern(mac: &Mac) -> Pattern;
 
     /// The protocol of a plain packet.
     fn protocol_of(head: &Head) -> u8;
 
-    /// The length of the datagram of a plain packet.
-    fn length_of(head: &Head) -> u16;
+    /// The length of the datagram of a packet that matches the pattern. `None` if the frame of this length is too short for it.
+    fn length_of(head: &Head, frame: u16) -> Option<u16>;
 
     /// Whether the EtherType is that of the other address family.
     fn is_of_other_family(head: &Head) -> bool;
@@ -69,34 +70,20 @@ fn be16(head: &Head, at: usize) -> u16 {
     u16::from_be_bytes([head[at], head[at + 1]])
 }
 
-/// Whether the frame is for `mac`.
-#[inline(always)]
-fn is_for(head: &Head, mac: &Mac) -> bool {
-    // The words overlap: a comparison of six bytes would be a call.
-    let word = |bytes: &[u8], at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-    (word(head, 0) ^ word(mac, 0)) | (word(head, 2) ^ word(mac, 2)) == 0
-}
-
-/// Whether the EtherType and the byte after it, under a mask, have these values.
-#[inline(always)]
-fn is_of_kind(head: &Head, ethertype: u16, [first, mask]: [u8; 2]) -> bool {
-    let [high, low] = ethertype.to_be_bytes();
-    let found = u32::from_le_bytes([head[12], head[13], head[14], head[15]]);
-    found & u32::from_le_bytes([0xff, 0xff, mask, 0]) == u32::from_le_bytes([high, low, first, 0])
-}
-
 impl LaneFamily for V4 {
     type KeyWords = KeyWords4;
     const NETWORK: u16 = ipv4::LENGTH as u16;
 
     #[inline(always)]
-    fn is_plain(head: &Head, bytes: usize, mac: &Mac) -> bool {
-        const FRAGMENT: u16 = ipv4::MORE_FRAGMENTS | ipv4::FRAGMENT_OFFSET;
-        is_for(head, mac)
-            && is_of_kind(head, ethertype::IPV4, [0x45, 0xff])
-            && u16::from_ne_bytes([head[20], head[21]]) & FRAGMENT.to_be() == 0
-            && head[22] > 1
-            && ethernet::LENGTH + usize::from(Self::length_of(head)) <= bytes
+    fn pattern(mac: &Mac) -> Pattern {
+        let [ethertype_high, ethertype_low] = ethertype::IPV4.to_be_bytes();
+        let [fragment_high, fragment_low] = (ipv4::MORE_FRAGMENTS | ipv4::FRAGMENT_OFFSET).to_be_bytes();
+        Pattern::ANY
+            .with(0, *mac)
+            .with(12, [ethertype_high, ethertype_low, 0x45])
+            .with_bits(20, fragment_high, 0)
+            .with_bits(21, fragment_low, 0)
+            .with_least(22, 2)
     }
 
     #[inline(always)]
@@ -105,8 +92,9 @@ impl LaneFamily for V4 {
     }
 
     #[inline(always)]
-    fn length_of(head: &Head) -> u16 {
-        be16(head, 16)
+    fn length_of(head: &Head, frame: u16) -> Option<u16> {
+        let length = be16(head, 16);
+        (ethernet::LENGTH + usize::from(length) <= usize::from(frame)).then_some(length)
     }
 
     #[inline(always)]
@@ -172,11 +160,13 @@ impl LaneFamily for V6 {
     const NETWORK: u16 = ipv6::LENGTH as u16;
 
     #[inline(always)]
-    fn is_plain(head: &Head, bytes: usize, mac: &Mac) -> bool {
-        is_for(head, mac)
-            && is_of_kind(head, ethertype::IPV6, [0x60, 0xf0])
-            && head[21] > 1
-            && L4_OF_V6 + usize::from(be16(head, 18)) <= bytes
+    fn pattern(mac: &Mac) -> Pattern {
+        let [ethertype_high, ethertype_low] = ethertype::IPV6.to_be_bytes();
+        Pattern::ANY
+            .with(0, *mac)
+            .with(12, [ethertype_high, ethertype_low])
+            .with_bits(14, 0xf0, 0x60)
+            .with_least(21, 2)
     }
 
     #[inline(always)]
@@ -185,9 +175,9 @@ impl LaneFamily for V6 {
     }
 
     #[inline(always)]
-    fn length_of(head: &Head) -> u16 {
-        // The frame contains the datagram, so the sum does not overflow.
-        be16(head, 18).wrapping_add(Self::NETWORK)
+    fn length_of(head: &Head, frame: u16) -> Option<u16> {
+        let payload = be16(head, 18);
+        (L4_OF_V6 + usize::from(payload) <= usize::from(frame)).then(|| payload + Self::NETWORK)
     }
 
     #[inline(always)]
