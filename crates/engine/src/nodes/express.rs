@@ -86,7 +86,7 @@ impl<F: LaneFamily> Default for LaneArrays<F> {
     }
 }
 
-/// No packets.
+/// The heads before they are borrowed.
 const NO_HEADS: Heads<'_> = [const { None }; BURST_SIZE];
 
 /// The buffers of the packets.

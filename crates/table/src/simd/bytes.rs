@@ -37,10 +37,10 @@ impl Pattern {
         self
     }
 
-    /// Expects at least `least` in the byte at an offset.
+    /// Expects at least `minimum` in the byte at an offset.
     #[must_use]
-    pub fn with_least(mut self, at: usize, least: u8) -> Self {
-        (self.ceiling[at], self.value[at], self.mask[at]) = (least, least, 0xff);
+    pub fn with_minimum(mut self, at: usize, minimum: u8) -> Self {
+        (self.ceiling[at], self.value[at], self.mask[at]) = (minimum, minimum, 0xff);
         self
     }
 
@@ -117,7 +117,10 @@ mod tests {
 
     #[test]
     fn pattern_matches_the_bytes_that_it_expects() {
-        let pattern = Pattern::ANY.with(3, [1, 2]).with_bits(20, 0xf0, 0x60).with_least(31, 2);
+        let pattern = Pattern::ANY
+            .with(3, [1, 2])
+            .with_bits(20, 0xf0, 0x60)
+            .with_minimum(31, 2);
         let mut bytes = [0xaa; 32];
         (bytes[3], bytes[4], bytes[20]) = (1, 2, 0x6f);
         assert!(pattern.matches(&bytes));

@@ -24,6 +24,10 @@ pub(super) struct Plain {
 
 /// Finds the plain packets among the first `count` packets, and stores their keys and lengths.
 #[inline(never)]
+#[expect(
+    clippy::needless_range_loop,
+    reason = "an index below the number of elements needs no checks in any of the arrays"
+)]
 pub(super) fn classify<F: LaneFamily>(
     work: &mut LaneArrays<F>,
     heads: &Heads<'_>,
@@ -65,8 +69,8 @@ pub(super) fn classify<F: LaneFamily>(
 }
 
 impl Plain {
-    /// Verifies checksums that the device has not verified, and leaves packets to the graph that must not overtake an unusual
-    /// packet.
+    /// Verifies checksums that the device has not verified, and leaves those packets to the graph that must not overtake an
+    /// unusual packet.
     #[cold]
     #[inline(never)]
     pub(super) fn examine<F: LaneFamily>(&mut self, packets: &[Packet<'_>], ingress: &Ingress) {

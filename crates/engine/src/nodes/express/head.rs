@@ -83,7 +83,7 @@ impl LaneFamily for V4 {
             .with(12, [ethertype_high, ethertype_low, 0x45])
             .with_bits(20, fragment_high, 0)
             .with_bits(21, fragment_low, 0)
-            .with_least(22, 2)
+            .with_minimum(22, 2)
     }
 
     #[inline(always)]
@@ -166,7 +166,7 @@ impl LaneFamily for V6 {
             .with(0, *mac)
             .with(12, [ethertype_high, ethertype_low])
             .with_bits(14, 0xf0, 0x60)
-            .with_least(21, 2)
+            .with_minimum(21, 2)
     }
 
     #[inline(always)]

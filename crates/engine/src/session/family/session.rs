@@ -17,33 +17,34 @@ use super::Family;
 pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     /// The decisions that the slow path has made.
     fn verdict(&self) -> &Verdict;
-    /// The decisions that the slow path has made, mutable. The express lane must check again whether it may take packets.
+    /// The decisions that the slow path has made, mutable. The express lane checks the session again before it takes a packet.
     #[inline(always)]
     fn verdict_mut(&mut self) -> &mut Verdict {
         self.stop_lane();
         self.verdict_in_lane()
     }
-    /// The decisions that the slow path has made, mutable, for a change that makes no packet unusual.
+    /// The decisions that the slow path has made, mutable, for changes after which the express lane may still take the same
+    /// packets.
     fn verdict_in_lane(&mut self) -> &mut Verdict;
     /// The state that is updated by packets.
     fn track(&self) -> &Track;
-    /// The state that is updated by packets, mutable. The express lane must check again whether it may take packets.
+    /// The state that is updated by packets, mutable. The express lane checks the session again before it takes a packet.
     #[inline(always)]
     fn track_mut(&mut self) -> &mut Track {
         self.stop_lane();
         self.track_in_lane()
     }
-    /// The state that is updated by packets, mutable, for a change that makes no packet unusual.
+    /// The state that is updated by packets, mutable, for changes after which the express lane may still take the same packets.
     fn track_in_lane(&mut self) -> &mut Track;
-    /// Makes the express lane check again whether it may take packets.
+    /// Makes the express lane check the session again before it takes a packet.
     #[inline(always)]
     fn stop_lane(&mut self) {
         let track = self.track_in_lane();
         track.set_pass(Direction::Forward, false);
         track.set_pass(Direction::Reverse, false);
     }
-    /// Lets the express lane take the usual packets of a direction if they are neither diverted nor change the state of the
-    /// connection. Returns whether the lane may take them.
+    /// Checks whether the express lane may take the usual packets of a direction, and stores the result: they must neither be
+    /// diverted nor change the state of the connection or its timer.
     #[cold]
     fn admit_to_lane(&mut self, direction: Direction) -> bool {
         let is_tcp = self.protocol() == protocol::TCP;
