@@ -136,7 +136,7 @@ impl<B: RawBuffers> BurstBuffers<B> {
     }
 
     /// Move buffers out of their entries, up to the first index without a buffer. Returns the number of moved buffers, and whether
-    /// a window has changed.
+    /// one of their windows has changed. `sent_windows` is valid only if a window has changed.
     #[inline(always)]
     fn gather(&mut self, slots: &[BufferIndex]) -> (usize, bool) {
         let first = slots.first().map_or(0, |slot| *slot as usize);

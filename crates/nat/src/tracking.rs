@@ -257,9 +257,9 @@ impl Tracking {
         plain & (self.state == TcpState::Established as u8) & (self.flags & SEEN == SEEN)
     }
 
-    /// Whether [`advance`](Self::advance) is all that the usual packets of a direction need: the connection is established with
-    /// known sequence numbers on both sides, or the session is not TCP, the right timer is running, and for the reverse
-    /// direction, a packet was received before. Only a call of another method can change this.
+    /// Whether data and acknowledgments of a direction need only [`advance`](Self::advance), and datagrams need nothing. The right
+    /// timer must be running. A TCP connection must be established, with known sequence numbers of both endpoints. For the
+    /// reverse direction, an earlier packet must have been received. `advance` never changes the result.
     pub fn is_settled(&self, direction: Direction, tcp: bool) -> bool {
         let class = if tcp {
             TimeoutClass::TCP_ESTABLISHED.0

@@ -29,7 +29,7 @@ pub(super) struct Step<'s, 'c, 'm> {
     pub(super) out: Output<'s, 'c>,
 }
 
-/// The part of the state that does not depend on sessions.
+/// The part of the state that can be used while a session is borrowed.
 pub(super) struct Output<'s, 'c> {
     /// Number of the interface on which the packets arrived.
     pub(super) interface: u16,
