@@ -262,17 +262,19 @@ impl<B: RawBuffers> PacketIo for BurstBuffers<B> {
         ) else {
             return;
         };
+        let count = own.len().min(BURST_SIZE);
+        windows[..count].copy_from_slice(&own[..count]);
         // Iterators over several arrays are not always inlined.
-        for k in 0..own.len().min(BURST_SIZE) {
-            let (window, data_room, start) = (own[k], data_rooms[k], usize::from(own[k].start));
-            windows[k] = window;
-            heads[k] = None;
-            if !buffers[k].is_none() && start + HEAD <= usize::from(data_room.length) {
+        for k in 0..count {
+            let (data_room, start) = (data_rooms[k], usize::from(own[k].start));
+            let has_head = !buffers[k].is_none() && start + HEAD <= usize::from(data_room.length);
+            heads[k] = match has_head {
                 // SAFETY: an entry owns its buffer, so the memory is initialised and exclusive to this value (contract
                 // of `RawBuffers`), and the head lies within the memory. The memory of different buffers is disjoint. The
                 // borrow of the burst buffers prevents that a buffer is given up while the heads exist.
-                heads[k] = Some(unsafe { &mut *data_room.start.add(start).cast() });
-            }
+                true => Some(unsafe { &mut *data_room.start.add(start).cast() }),
+                false => None,
+            };
         }
     }
 

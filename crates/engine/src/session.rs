@@ -1,7 +1,7 @@
 //! Session records, the address families, and the shards that contain sessions.
 
 pub mod application;
-pub mod bound_interfaces;
+pub mod arrival;
 pub mod events;
 pub mod family;
 pub mod identification;

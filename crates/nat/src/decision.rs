@@ -15,9 +15,9 @@ use crate::{Address, PoolIndex, Tuple};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Decision {
-    /// Change of the IPv4 header checksum when a forward packet is rewritten.
+    /// Change of the IPv4 header checksum when a forward packet is rewritten, in the byte order of packets.
     l3: u16,
-    /// Change of the transport checksum when a forward packet is rewritten.
+    /// Change of the transport checksum when a forward packet is rewritten, in the byte order of packets.
     l4: u16,
     /// Pool from which the source port was allocated.
     pool: PoolIndex,
@@ -154,7 +154,7 @@ impl Decision {
     /// Change of the IPv4 header checksum when a packet of this direction is rewritten.
     #[inline(always)]
     pub fn l3(self, direction: Direction) -> Delta {
-        Delta(self.l3 ^ mask(direction))
+        Delta(u16::from_be(self.l3 ^ mask(direction)))
     }
 
     /// Changes of the IPv4 header checksum and of the transport checksum when a packet of this direction is rewritten, as
@@ -162,13 +162,13 @@ impl Decision {
     #[inline(always)]
     pub(crate) fn in_packet_order(self, direction: Direction) -> [Delta; 2] {
         let mask = mask(direction);
-        [Delta((self.l3 ^ mask).to_be()), Delta((self.l4 ^ mask).to_be())]
+        [Delta(self.l3 ^ mask), Delta(self.l4 ^ mask)]
     }
 
     /// Change of the transport checksum when a packet of this direction is rewritten.
     #[inline(always)]
     pub fn l4(self, direction: Direction) -> Delta {
-        Delta(self.l4 ^ mask(direction))
+        Delta(u16::from_be(self.l4 ^ mask(direction)))
     }
 }
 
@@ -267,8 +267,8 @@ pub fn translate<T: Tuple>(
     Translation {
         reverse,
         decision: Decision {
-            l3: l3.0,
-            l4: l4.0,
+            l3: l3.0.to_be(),
+            l4: l4.0.to_be(),
             pool,
             flags,
         },

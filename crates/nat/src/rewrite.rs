@@ -5,7 +5,7 @@
 
 use core::hint::select_unpredictable;
 
-use sluice_wire::checksum::Delta;
+use sluice_wire::checksum::{self, Delta};
 use sluice_wire::key::{KeyWords4, KeyWords6};
 use sluice_wire::layers::{Flags, Fragment, Layers};
 use sluice_wire::{Direction, Tuple4, Tuple6};
@@ -107,9 +107,9 @@ pub(crate) fn udp_checksum(field: u16, delta: Delta) -> u16 {
 /// mispredicted often.
 #[inline(always)]
 fn changed(field: u16, udp: bool, l4: Delta) -> u16 {
-    let after = l4.apply(field);
-    let after = select_unpredictable(udp & (after == 0), 0xffff, after);
-    select_unpredictable(udp & (field == 0), 0, after)
+    // Adding the opposite change has the same result as `apply`, but never 0 unless the field is 0.
+    let datagram = select_unpredictable(field == 0, 0, checksum::add(field, !l4.0));
+    select_unpredictable(udp, datagram, l4.apply(field))
 }
 
 /// Source and destination port of the rewritten packet, taken from the key of the opposite direction.
@@ -157,8 +157,8 @@ pub fn rewrite_plain4(
 ) {
     let [l3, l4] = decision.in_packet_order(direction);
     // Subtracting 1 from the TTL subtracts 1 from the first byte of the word of TTL and protocol.
-    let l3 = l3.and(Delta(!u16::from_ne_bytes([1, 0])));
-    let sum = l3.apply(u16::from_ne_bytes([network[10], network[11]]));
+    let hop = !u16::from_ne_bytes([1, 0]);
+    let sum = l3.apply_with(hop, u16::from_ne_bytes([network[10], network[11]]));
     network[8] = network[8].wrapping_sub(1);
     put(network, 10, sum.to_ne_bytes());
     let (addresses, ports) = other.opposite_ends();

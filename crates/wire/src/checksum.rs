@@ -114,4 +114,13 @@ impl Delta {
     pub fn apply(self, field: u16) -> u16 {
         !add(!field, self.0)
     }
+
+    /// Applies the change and `other`, which is not 0, to a checksum field: like `self.and(Delta(other)).apply(field)`.
+    #[inline(always)]
+    #[must_use]
+    pub fn apply_with(self, other: u16, field: u16) -> u16 {
+        let sum = u32::from(!field) + u32::from(self.0) + u32::from(other);
+        // The sum of the halves is in the high half, with the carry of the low half.
+        !(sum.wrapping_add(sum.rotate_left(16)) >> 16) as u16
+    }
 }

@@ -164,13 +164,13 @@ impl KeyWords4 {
     #[inline(always)]
     pub fn of_headers(headers: &[u8; 16], context: u64) -> Self {
         let [low, high]: [u64; 2] = bytemuck::cast(*headers);
-        Self([low.to_le() & !CONTEXT4 | context, high.to_le()])
+        Self([(low.to_le() & !CONTEXT4 | context).to_le(), high])
     }
 
     /// The words, for a hash. Equal words belong to keys that differ at most in the high bits of their contexts.
     #[inline(always)]
     pub fn words(self) -> [u64; 2] {
-        self.0
+        [self.0[0].to_le(), self.0[1].to_le()]
     }
 
     /// Whether the words are equal. They are compared as numbers of 128 bits, which needs only one branch.
@@ -182,23 +182,28 @@ impl KeyWords4 {
     /// The IP protocol.
     #[inline(always)]
     pub fn protocol(self) -> u8 {
-        self.0[0].to_le_bytes()[1]
+        self.0[0].to_ne_bytes()[1]
     }
 
     /// Source and destination address, and source and destination port, of the packets that flow against the direction of
     /// the key: as bytes of their headers.
     #[inline(always)]
-    pub fn opposite_ends(self) -> ([u8; 8], [u8; 4]) {
-        let [low, rest] = self.0;
-        let addresses = u64::from(rest as u32) | low >> 32 << 32;
-        let ports = ((rest >> 32) as u32).rotate_left(16);
-        (addresses.to_le_bytes(), ports.to_le_bytes())
+    pub fn opposite_ends(&self) -> ([u8; 8], [u8; 4]) {
+        // Two loads that do not begin at words, instead of words whose halves are exchanged.
+        let bytes: &[u8; 16] = bytemuck::cast_ref(&self.0);
+        let (addresses, ports) = (bytes[4..].first_chunk(), bytes.last_chunk());
+        let addresses = addresses.map_or(0, |addresses| u64::from_ne_bytes(*addresses));
+        let ports = ports.map_or(0, |ports| u32::from_ne_bytes(*ports));
+        (
+            addresses.rotate_left(32).to_ne_bytes(),
+            ports.rotate_left(16).to_ne_bytes(),
+        )
     }
 
     /// The tuple of the key that has these words. `high` are the high bits of its context.
     #[inline(always)]
     pub fn tuple(self, high: u8) -> Tuple4 {
-        let [low, rest] = self.0;
+        let [low, rest] = self.words();
         let [a, _, b, c, ..] = low.to_le_bytes();
         Tuple4 {
             source: ((low >> 32) as u32).swap_bytes(),
@@ -292,7 +297,7 @@ impl FlowKey4 {
         let low = context4(context) | u64::from(protocol) << 8 | u64::from(source.swap_bytes()) << 32;
         let ports = u64::from(source_port.swap_bytes()) << 32 | u64::from(destination_port.swap_bytes()) << 48;
         Self {
-            words: KeyWords4([low, u64::from(destination.swap_bytes()) | ports]),
+            words: KeyWords4([low.to_le(), (u64::from(destination.swap_bytes()) | ports).to_le()]),
             high: (context >> LOW) as u8,
         }
     }

@@ -99,35 +99,35 @@ _Static_assert(offsetof(struct rte_mbuf, refcnt) == offsetof(struct rte_mbuf, re
 	       offsetof(struct rte_mbuf, nb_segs) == offsetof(struct rte_mbuf, rearm_data) + 4,
 	       "references and segments moved");
 
+#define UNUSUAL_FLAGS (RTE_MBUF_F_RX_VLAN_STRIPPED | RTE_MBUF_F_RX_QINQ_STRIPPED | RTE_MBUF_F_INDIRECT | \
+		       RTE_MBUF_F_EXTERNAL | RTE_MBUF_F_TX_OFFLOAD_MASK)
+#define CHECKSUM_FLAGS (RTE_MBUF_F_RX_L4_CKSUM_MASK | RTE_MBUF_F_RX_IP_CKSUM_MASK)
+#define GOOD_CHECKSUMS (RTE_MBUF_F_RX_L4_CKSUM_GOOD | RTE_MBUF_F_RX_IP_CKSUM_GOOD)
+
+/* 0 for a buffer with one segment and one reference. */
+static inline uint32_t is_shared(const struct rte_mbuf *m)
+{
+	uint32_t one_each;
+
+	memcpy(&one_each, (const char *)&m->rearm_data + 2, sizeof(one_each));
+	return one_each ^ 0x00010001;
+}
+
 /* 0 for a buffer that can be used, and sent, as it is. Offload flags of another sender must not be sent. */
 static inline uint64_t unusual(const struct rte_mbuf *m)
 {
-	const uint64_t flags = RTE_MBUF_F_RX_VLAN_STRIPPED | RTE_MBUF_F_RX_QINQ_STRIPPED | RTE_MBUF_F_INDIRECT |
-			       RTE_MBUF_F_EXTERNAL | RTE_MBUF_F_TX_OFFLOAD_MASK;
-	uint32_t one_each;
-
-	/* Reference count 1, one segment, and a length of 1 to 65,535 bytes. */
-	memcpy(&one_each, (const char *)&m->rearm_data + 2, sizeof(one_each));
-	return (one_each ^ 0x00010001) | (m->ol_flags & flags) | ((m->pkt_len - 1) | m->pkt_len) >> 16;
+	/* The length must be 1 to 65,535 bytes. */
+	return is_shared(m) | (m->ol_flags & UNUSUAL_FLAGS) | ((m->pkt_len - 1) | m->pkt_len) >> 16;
 }
 
-/* Buffers have no fault, except for those that repair_all marks. */
+/* Buffers have no fault, except for those that look_closely marks. */
 static inline void look(struct rte_mbuf *m, struct sluice_room *room, struct sluice_window *window)
 {
-	const uint64_t all = RTE_MBUF_F_RX_L4_CKSUM_MASK | RTE_MBUF_F_RX_IP_CKSUM_MASK;
-	const uint64_t good = RTE_MBUF_F_RX_L4_CKSUM_GOOD | RTE_MBUF_F_RX_IP_CKSUM_GOOD;
+	const struct sluice_window frame = { m->data_off, m->data_len, SLUICE_CHECKSUMS_VOUCHED, 0 };
 
 	room->start = m->buf_addr;
 	room->length = m->buf_len;
-	window->start = m->data_off;
-	window->length = m->data_len;
-	window->checksums = SLUICE_CHECKSUMS_VOUCHED;
-	window->changed = 0;
-	if (unlikely((m->ol_flags & all) != good)) {
-		window->checksums = checksums(m->ol_flags);
-		/* A checksum that is left to the device needs offload flags. */
-		window->changed = window->checksums == SLUICE_CHECKSUMS_LEFT;
-	}
+	*window = frame;
 }
 
 static inline void settle(struct rte_mbuf *m, const struct sluice_window *window)
@@ -138,21 +138,29 @@ static inline void settle(struct rte_mbuf *m, const struct sluice_window *window
 	m->ol_flags = flags_of_checksums[window->checksums];
 }
 
-/* Repair unusual buffers. Returns a mask of those that can't be used. */
-static __rte_noinline uint64_t repair_all(struct rte_mbuf **buffers, struct sluice_room *rooms,
+/* Repair unusual buffers, and store the state of checksums that are not vouched for. Returns a mask of the buffers that can't be
+ * used. */
+static __rte_noinline uint64_t look_closely(struct rte_mbuf **buffers, struct sluice_room *rooms,
 		struct sluice_window *windows, uint16_t count)
 {
 	uint64_t faulty = 0;
 	uint16_t i, fault;
 
 	for (i = 0; i < count; i++) {
-		if (unusual(buffers[i]) == 0)
-			continue;
-		fault = repair(buffers[i]);
-		faulty |= (uint64_t)(fault != SLUICE_FAULT_NONE) << i;
-		look(buffers[i], &rooms[i], &windows[i]);
-		rooms[i].fault = fault;
-		windows[i].changed = 1;
+		struct rte_mbuf *m = buffers[i];
+
+		if (unlikely(unusual(m) != 0)) {
+			fault = repair(m);
+			faulty |= (uint64_t)(fault != SLUICE_FAULT_NONE) << i;
+			look(m, &rooms[i], &windows[i]);
+			rooms[i].fault = fault;
+			windows[i].changed = 1;
+		}
+		if ((m->ol_flags & CHECKSUM_FLAGS) != GOOD_CHECKSUMS) {
+			windows[i].checksums = checksums(m->ol_flags);
+			/* A checksum that is left to the device needs offload flags. */
+			windows[i].changed |= windows[i].checksums == SLUICE_CHECKSUMS_LEFT;
+		}
 	}
 	return faulty;
 }
@@ -160,7 +168,8 @@ static __rte_noinline uint64_t repair_all(struct rte_mbuf **buffers, struct slui
 uint16_t sluice_receive(uint16_t port, uint16_t queue, struct rte_mbuf **buffers, struct sluice_room *rooms,
 		struct sluice_window *windows, uint16_t count, uint64_t *faults)
 {
-	uint64_t any_unusual = 0;
+	uint64_t flags = 0;
+	uint32_t shared = 0, lengths = 0;
 	uint16_t i, n;
 
 	n = rte_eth_rx_burst(port, queue, buffers, RTE_MIN(count, SLUICE_BURST));
@@ -170,10 +179,14 @@ uint16_t sluice_receive(uint16_t port, uint16_t queue, struct rte_mbuf **buffers
 		struct rte_mbuf *m = buffers[i];
 
 		rte_prefetch0(rte_pktmbuf_mtod(m, void *));
-		any_unusual |= unusual(m);
+		flags |= m->ol_flags ^ GOOD_CHECKSUMS;
+		shared |= is_shared(m);
+		lengths |= (m->pkt_len - 1) | m->pkt_len;
 		look(m, &rooms[i], &windows[i]);
 	}
-	*faults = unlikely(any_unusual != 0) ? repair_all(buffers, rooms, windows, n) : 0;
+	*faults = 0;
+	if (unlikely(((flags & (UNUSUAL_FLAGS | CHECKSUM_FLAGS)) | shared | lengths >> 16) != 0))
+		*faults = look_closely(buffers, rooms, windows, n);
 	return n;
 }
 
@@ -269,6 +282,7 @@ uint16_t sluice_allocate(struct rte_mempool *pool, struct rte_mbuf **buffers, st
 	for (i = 0; i < count; i++) {
 		rte_pktmbuf_reset(buffers[i]);
 		look(buffers[i], &rooms[i], &windows[i]);
+		windows[i].checksums = SLUICE_CHECKSUMS_UNVERIFIED;
 		windows[i].changed = 1;
 	}
 	return count;

@@ -25,13 +25,14 @@ use crate::nodes::output::AdjacencyCache;
 use crate::packet::batch::Meta;
 use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, Handover, Heads, Packets, PortIndex};
 use crate::packet::lists::Lists;
+use crate::session::arrival::Arrival;
 use crate::session::family::{V4, V6};
 use crate::snapshot::Snapshot;
 
 use classify::classify;
 use head::LaneFamily;
 use locate::{find, hash, locate};
-use translate::{Output, SentPorts, Step};
+use translate::{Leaving, Output, Step};
 
 mod classify;
 mod head;
@@ -265,31 +266,30 @@ fn run_family<F: LaneFamily>(
         return 0;
     };
     let out = Output {
-        interface: ingress.number,
+        arrival: Arrival::in_lane(ingress.number, work.high),
         generation: ctx.snapshot.generation,
         stamp: ctx.now.stamp(),
         exit: &exit,
         adjacencies: AdjacencyCache::default(),
-        meta,
-        sent: SentPorts::new(),
+        leaving: Leaving::new(),
         left: ArrayVec::new(),
+        missed: 0,
         received: 0,
         trailers: 0,
     };
     let mut step = Step {
         shards: ctx.shards,
-        missed: 0,
         out,
     };
     let mut taken = step.take_all::<F, true>(plain.tcp, &mut heads, work);
     taken |= step.take_all::<F, false>(plain.udp, &mut heads, work);
-    if step.missed != 0 {
+    if step.out.missed != 0 {
         taken |= step.take_missed::<F, true>(plain.tcp, &mut heads, work);
         taken |= step.take_missed::<F, false>(plain.udp, &mut heads, work);
     }
     let Output {
         received,
-        sent,
+        leaving,
         trailers,
         mut adjacencies,
         ..
@@ -298,7 +298,7 @@ fn run_family<F: LaneFamily>(
     if trailers != 0 {
         trim(trailers, &mut burst.buffers, first, &work.lengths);
     }
-    sent.send(taken, first, burst.lists);
+    leaving.send(taken, (first, ingress.number), meta, burst.lists);
     count_taken(work, taken, received, ctx, ingress);
     taken
 }

@@ -18,7 +18,7 @@ use link_header::link_header;
 mod adjacency;
 mod link_header;
 
-pub use adjacency::{Adjacency, AdjacencyCache, CACHE_SIZE};
+pub use adjacency::{Adjacency, AdjacencyCache, CACHE_SIZE, WayOut};
 
 /// Declaration of this node of the graph.
 pub const NODE: Node = Node {

@@ -11,7 +11,7 @@ use sluice_wire::key::{KeyWords4, KeyWords6};
 use sluice_wire::{Direction, FlowKey4, FlowKey6};
 
 use crate::packet::adjacency::AdjacencyIndex;
-use crate::session::bound_interfaces::BoundInterfaces;
+use crate::session::arrival::Arrival;
 
 /// The state that is updated by packets.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
@@ -23,10 +23,8 @@ pub struct Track {
     packets: [u32; 2],
     /// High bits of the number of packets in each direction.
     packets_high: [u16; 2],
-    /// The high bits of the keys' contexts.
-    pub(super) high: [u8; 2],
-    /// 1 for each direction whose usual packets the express lane may take.
-    passes: [u8; 2],
+    /// Encoded state of the session's inspection.
+    pub(super) inspect: u32,
     /// Connection state.
     pub tracking: Tracking,
     /// Tick of the last packet that refreshed the session.
@@ -44,18 +42,6 @@ impl Track {
     /// Number of bytes of L3 datagrams in each direction.
     pub fn bytes(&self) -> [u64; 2] {
         self.bytes
-    }
-
-    /// Whether the express lane may take usual packets of a direction.
-    #[inline(always)]
-    pub fn passes(&self, direction: Direction) -> bool {
-        self.passes[direction as usize] != 0
-    }
-
-    /// Allows or forbids the express lane to take usual packets of a direction.
-    #[inline(always)]
-    pub(super) fn set_pass(&mut self, direction: Direction, passes: bool) {
-        self.passes[direction as usize] = u8::from(passes);
     }
 
     /// Counts a packet with a datagram of this length.
@@ -82,10 +68,8 @@ pub struct Verdict {
     pub generation: u32,
     /// Encoded [`Application`](crate::session::application::Application); unused by ICMP.
     pub(crate) application: u32,
-    /// Encoded state of the session's inspection.
-    pub inspect: u32,
-    /// Interfaces on which the packets arrive.
-    pub bound: BoundInterfaces,
+    /// What the arrival of packets is compared with, by direction.
+    pub arrivals: [Arrival; 2],
 }
 
 impl Verdict {
@@ -134,18 +118,18 @@ impl Default for Session6 {
 }
 
 impl Session4 {
-    /// Whether the key of a direction has these words, and the high bits of its context.
+    /// Whether the key of a direction has these words.
     #[inline(always)]
-    pub fn has_key(&self, direction: Direction, words: &KeyWords4, high: u8) -> bool {
-        self.keys[direction as usize].is(words) && self.track.high[direction as usize] == high
+    pub fn has_words(&self, direction: Direction, words: &KeyWords4) -> bool {
+        self.keys[direction as usize].is(words)
     }
 }
 
 impl Session6 {
-    /// Whether the key of a direction has these words, and the high bits of its context.
+    /// Whether the key of a direction has these words.
     #[inline(always)]
-    pub fn has_key(&self, direction: Direction, words: &KeyWords6, high: u8) -> bool {
-        self.keys[direction as usize].is(words) && self.track.high[direction as usize] == high
+    pub fn has_words(&self, direction: Direction, words: &KeyWords6) -> bool {
+        self.keys[direction as usize].is(words)
     }
 }
 
@@ -156,7 +140,7 @@ impl Record for Session4 {
     fn key(&self, direction: Direction) -> FlowKey4 {
         FlowKey4 {
             words: self.keys[direction as usize],
-            high: self.track.high[direction as usize],
+            high: self.verdict.arrivals[direction as usize].high(),
         }
     }
 
@@ -183,7 +167,7 @@ impl Record for Session6 {
     fn key(&self, direction: Direction) -> FlowKey6 {
         FlowKey6 {
             words: self.keys[direction as usize],
-            high: self.track.high[direction as usize],
+            high: self.verdict.arrivals[direction as usize].high(),
         }
     }
 

@@ -340,19 +340,12 @@ impl Steering {
         self.of_host::<F>(F::tuple(key).source())
     }
 
-    /// The shard of a TCP or UDP packet; `None` if the shortcut does not apply to the packet. For routers without targets,
-    /// [`Steering::shard_by`] returns the same shard.
+    /// The shard of a TCP or UDP packet to an outside port of the window; `None` for other packets.
     #[inline(always)]
-    pub fn shard_at_once<F: Family>(&self, shortcut: &Shortcut<F::Address>, key: &F::Key) -> Option<u16> {
+    pub fn of_window<F: Family>(&self, window: &Window<F::Address>, key: &F::Key) -> Option<u16> {
         let tuple = F::tuple(key);
-        match shortcut {
-            Shortcut::Source => Some(self.of_source::<F>(key)),
-            Shortcut::Units(window) => {
-                let unit = window.unit_of(tuple.destination(), tuple.destination_port())?;
-                Some(self.of_unit::<F>(tuple.destination(), unit))
-            }
-            Shortcut::None => None,
-        }
+        let unit = window.unit_of(tuple.destination(), tuple.destination_port())?;
+        Some(self.of_unit::<F>(tuple.destination(), unit))
     }
 }
 

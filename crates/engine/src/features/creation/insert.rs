@@ -19,7 +19,7 @@ use crate::packet::icmp_error::IcmpError;
 use crate::packet::io::BURST_BUFFERS;
 use crate::packet::reason::{EngineReason, Reason};
 use crate::session::application::Application;
-use crate::session::bound_interfaces::BoundInterfaces;
+use crate::session::arrival::Arrival;
 use crate::session::family::{Family, Session, SessionParts};
 use crate::session::shard::Shard;
 use crate::snapshot::StartParameters;
@@ -233,7 +233,7 @@ fn session<F: Family>(
         inbound_refresh: translation.hops[0].is_bridge() || schedule.refreshes(false),
         // Packets that the router's host sends have no input interface.
         interface: if meta.is_from_gateway() {
-            BoundInterfaces::NONE
+            Arrival::NONE
         } else {
             meta.interface
         },

@@ -49,8 +49,8 @@ pub trait LaneFamily: Family {
     /// The key that has these words. `high` are the high bits of its context.
     fn whole_key(words: Self::KeyWords, high: u8) -> Self::Key;
 
-    /// Whether the key of a session's direction has these words, and the high bits of its context.
-    fn has_key(session: &Self::Session, direction: Direction, words: &Self::KeyWords, high: u8) -> bool;
+    /// Whether the key of a session's direction has these words.
+    fn has_words(session: &Self::Session, direction: Direction, words: &Self::KeyWords) -> bool;
 
     /// Hashes keys that have these words. `high` are the high bits of their contexts.
     fn hash_words(hasher: &Hasher, words: &[Self::KeyWords], high: u8, out: &mut [u64]);
@@ -124,8 +124,8 @@ impl LaneFamily for V4 {
     }
 
     #[inline(always)]
-    fn has_key(session: &Session4, direction: Direction, words: &KeyWords4, high: u8) -> bool {
-        session.has_key(direction, words, high)
+    fn has_words(session: &Session4, direction: Direction, words: &KeyWords4) -> bool {
+        session.has_words(direction, words)
     }
 
     #[inline(always)]
@@ -149,7 +149,7 @@ impl LaneFamily for V4 {
         if let Some((network, rest)) = rest.split_first_chunk_mut()
             && let Some(transport) = rest.first_chunk_mut()
         {
-            let other = &session.keys[direction.opposite() as usize];
+            let other = &session.keys[direction as usize ^ 1];
             rewrite_plain4(network, transport, !IS_TCP, (other, session.verdict.nat, direction));
         }
     }
@@ -207,8 +207,8 @@ impl LaneFamily for V6 {
     }
 
     #[inline(always)]
-    fn has_key(session: &Session6, direction: Direction, words: &KeyWords6, high: u8) -> bool {
-        session.has_key(direction, words, high)
+    fn has_words(session: &Session6, direction: Direction, words: &KeyWords6) -> bool {
+        session.has_words(direction, words)
     }
 
     #[inline(always)]
@@ -233,7 +233,7 @@ impl LaneFamily for V6 {
         if let Some((network, rest)) = rest.split_first_chunk_mut()
             && let Some(transport) = rest.first_chunk_mut()
         {
-            let other = &session.keys[direction.opposite() as usize];
+            let other = &session.keys[direction as usize ^ 1];
             rewrite_plain6(network, transport, !IS_TCP, (other, session.verdict.nat, direction));
         }
     }

@@ -1,6 +1,7 @@
 //! The second and third pass: hashes, shards and records. The passes process all packets: the results for packets that are not
 //! plain have no meaning and no effect.
 
+use sluice_nat::pool::Window;
 use sluice_table::hash::Hasher;
 
 use crate::features::context::NodeContext;
@@ -31,12 +32,11 @@ pub(super) fn locate<F: LaneFamily>(
     ingress: &Ingress,
 ) {
     let (nat, steering) = (ctx.snapshot.nat::<F>(), &ctx.start.steering);
+    let slowly = |key: &F::Key| shard_by(nat, steering, key, ingress);
     match steering.shortcut(nat, ingress.context, ingress.outside) {
         Shortcut::Source => locate_by_source(work, count, steering, ctx.shards),
-        shortcut => {
-            shards_by_all(work, count, &shortcut, (nat, steering), ingress);
-            prefetch(work, count, ctx.shards);
-        }
+        Shortcut::Units(window) => locate_by_units(work, count, (steering, &window), ctx.shards, slowly),
+        Shortcut::None => locate_each(work, count, ctx.shards, |_| None, slowly),
     }
 }
 
@@ -48,29 +48,41 @@ fn locate_by_source<F: LaneFamily>(
     steering: &Steering,
     all_shards: Shards<'_, '_>,
 ) {
+    let shard_of = |key: &F::Key| Some(steering.of_source::<F>(key));
+    locate_each(work, count, all_shards, shard_of, |_| 0);
+}
+
+/// The same for packets that belong to the shards of their destination addresses and ports, if these are in the window.
+#[inline(never)]
+fn locate_by_units<F: LaneFamily>(
+    work: &mut LaneArrays<F>,
+    count: usize,
+    (steering, window): (&Steering, &Window<F::Address>),
+    all_shards: Shards<'_, '_>,
+    slowly: impl Fn(&F::Key) -> u16,
+) {
+    let shard_of = |key: &F::Key| steering.of_window::<F>(window, key);
+    locate_each(work, count, all_shards, shard_of, slowly);
+}
+
+/// The same for packets whose shards `shard_of` returns, or `slowly`, if the result is `None`.
+#[inline(always)]
+fn locate_each<F: LaneFamily>(
+    work: &mut LaneArrays<F>,
+    count: usize,
+    all_shards: Shards<'_, '_>,
+    shard_of: impl Fn(&F::Key) -> Option<u16>,
+    slowly: impl Fn(&F::Key) -> u16,
+) {
     for i in 0..count.min(BURST_SIZE) {
-        let shard = steering.of_source::<F>(&F::whole_key(work.keys[i], work.high));
+        let shard = match shard_of(&F::whole_key(work.keys[i], work.high)) {
+            Some(shard) => shard,
+            None => slowly(&F::whole_key(work.keys[i], work.high)),
+        };
         work.shards[i] = shard;
         if let Some(Some(shard)) = all_shards.get(usize::from(shard)) {
             F::table_ref(shard).prefetch(work.hashes[i]);
         }
-    }
-}
-
-/// Finds the shards of packets by the shortcut, if it applies, or else by all rules.
-#[inline(never)]
-fn shards_by_all<F: LaneFamily>(
-    work: &mut LaneArrays<F>,
-    count: usize,
-    shortcut: &Shortcut<F::Address>,
-    (nat, steering): (&Nat<F>, &Steering),
-    ingress: &Ingress,
-) {
-    for i in 0..count.min(BURST_SIZE) {
-        let key = &F::whole_key(work.keys[i], work.high);
-        work.shards[i] = steering
-            .shard_at_once::<F>(shortcut, key)
-            .unwrap_or_else(|| shard_by(nat, steering, key, ingress));
     }
 }
 
@@ -79,16 +91,6 @@ fn shards_by_all<F: LaneFamily>(
 #[inline(never)]
 fn shard_by<F: LaneFamily>(nat: &Nat<F>, steering: &Steering, key: &F::Key, ingress: &Ingress) -> u16 {
     steering.shard_by::<F>(nat, None, key, ingress.number, ingress.outside)
-}
-
-/// Prefetches buckets of the indexes.
-#[inline(never)]
-fn prefetch<F: LaneFamily>(work: &LaneArrays<F>, count: usize, all_shards: Shards<'_, '_>) {
-    for i in 0..count.min(BURST_SIZE) {
-        if let Some(Some(shard)) = all_shards.get(usize::from(work.shards[i])) {
-            F::table_ref(shard).prefetch(work.hashes[i]);
-        }
-    }
 }
 
 /// Finds the records that probably have the keys of the first `count` packets, and prefetches them.

@@ -6,14 +6,13 @@ use sluice_table::flow::{Found, RecordIndex};
 use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
 use sluice_wire::{Direction, ethernet};
 
-use core::hint::select_unpredictable;
-
 use crate::features::context::OutputContext;
 use crate::features::revalidation::is_carried_over;
-use crate::nodes::output::AdjacencyCache;
+use crate::nodes::output::{AdjacencyCache, WayOut};
 use crate::packet::batch::{Meta, put};
-use crate::packet::io::{ALL_SLOTS, BURST_SIZE, BufferIndex, Head, Heads, PortIndex};
+use crate::packet::io::{ALL_SLOTS, BURST_SIZE, BufferIndex, Head, Heads};
 use crate::packet::lists::Lists;
+use crate::session::arrival::Arrival;
 use crate::session::family::Session;
 use crate::session::shard::Shard;
 
@@ -24,69 +23,82 @@ use super::{LaneArrays, Slots, each};
 pub(super) struct Step<'s, 'c, 'm> {
     /// The shards by number; `None` if another worker owns the shard.
     pub(super) shards: &'s mut [Option<Box<Shard<'m>>>],
-    /// Packets whose key the probable record does not have. Another record may have it.
-    pub(super) missed: Slots,
     pub(super) out: Output<'s, 'c>,
 }
 
 /// The part of the state that can be used while a session is borrowed.
 pub(super) struct Output<'s, 'c> {
-    /// Number of the interface on which the packets arrived.
-    pub(super) interface: u16,
+    /// What the session knows about the arrival of a packet that may be taken.
+    pub(super) arrival: Arrival,
     /// Generation of the snapshot.
     pub(super) generation: u32,
     /// Time of the burst.
     pub(super) stamp: u32,
     pub(super) exit: &'s OutputContext<'c>,
     pub(super) adjacencies: AdjacencyCache,
-    /// Metadata by position in the burst.
-    pub(super) meta: &'s mut [Meta; BURST_SIZE],
-    pub(super) sent: SentPorts,
+    pub(super) leaving: Leaving,
     /// Sessions of which a packet was left to the graph. The graph then processes the later packets of these sessions,
     /// too, so that it tracks them in the order in which they arrived.
     pub(super) left: ArrayVec<(u16, RecordIndex), BURST_SIZE>,
+    /// Packets whose key the probable record does not have. Another record may have it.
+    pub(super) missed: Slots,
     /// Bytes of the received frames that were taken.
     pub(super) received: u64,
     /// Packets whose frames have padding or a trailer.
     pub(super) trailers: Slots,
 }
 
-/// The ports on which the taken packets leave.
-pub(super) struct SentPorts {
-    /// The ports by position in the burst.
-    ports: [PortIndex; BURST_SIZE],
-    /// The conjunction and the disjunction of all ports, which are equal if all ports are equal.
-    all: [PortIndex; 2],
+/// How the taken packets leave.
+pub(super) struct Leaving {
+    /// The ways out, by position in the burst.
+    ways: [WayOut; BURST_SIZE],
+    /// The conjunction and the disjunction of all ways out, which are equal if all packets have one way out.
+    all: [WayOut; 2],
 }
 
-impl SentPorts {
+impl Leaving {
     /// No packets.
     pub(super) fn new() -> Self {
         Self {
-            ports: [0; BURST_SIZE],
-            all: [PortIndex::MAX, 0],
+            ways: [WayOut(0); BURST_SIZE],
+            all: [WayOut(u32::MAX), WayOut(0)],
         }
     }
 
     #[inline(always)]
-    fn add(&mut self, i: usize, port: PortIndex) {
-        self.ports[i] = port;
-        self.all[0] &= port;
-        self.all[1] |= port;
+    fn add(&mut self, i: usize, way: WayOut) {
+        self.ways[i] = way;
+        self.all[0].0 &= way.0;
+        self.all[1].0 |= way.0;
     }
 
-    /// Puts packets on the lists of their ports, in the order of their slots. `first` is the slot of the first packet of the
-    /// burst.
+    /// Stores the interfaces of packets and puts the packets on the lists of their ports, in the order of their slots. `first` is
+    /// the slot of the first packet of the burst. The packets have arrived on `interface`.
     #[inline(always)]
-    pub(super) fn send(&self, taken: Slots, first: usize, lists: &mut Lists) {
+    pub(super) fn send(
+        &self,
+        taken: Slots,
+        (first, interface): (usize, u16),
+        meta: &mut [Meta; BURST_SIZE],
+        lists: &mut Lists,
+    ) {
+        let count = taken.count_ones() as usize;
         // All packets are taken, or the first ones.
         let is_run = taken & taken.wrapping_add(1) == 0;
-        let run = ALL_SLOTS.get(first..first + taken.count_ones() as usize);
-        if let Some(run) = run.filter(|_| is_run && self.all[0] == self.all[1]) {
-            lists.send_all(self.all[0], run);
+        let [way, other] = self.all;
+        let run = ALL_SLOTS.get(first..first + count);
+        if let Some(run) = run.filter(|_| is_run && way == other) {
+            for meta in &mut meta[..count.min(BURST_SIZE)] {
+                (meta.interface, meta.egress) = (interface, way.interface());
+            }
+            lists.send_all(way.port(), run);
             return;
         }
-        each(taken, |i| lists.send(self.ports[i], (first + i) as BufferIndex));
+        each(taken, |i| {
+            let way = self.ways[i];
+            (meta[i].interface, meta[i].egress) = (interface, way.interface());
+            lists.send(way.port(), (first + i) as BufferIndex);
+        });
     }
 }
 
@@ -120,10 +132,10 @@ impl Step<'_, '_, '_> {
         let Some(Some(shard)) = self.shards.get_mut(usize::from(work.shards[i])) else {
             return false;
         };
-        let (words, high) = (&work.keys[i], work.high);
-        let has_key = |session: &F::Session, direction| F::has_key(session, direction, words, high);
-        let Some(found) = F::table(shard).candidate_mut(work.candidates[i], has_key) else {
-            self.missed |= 1 << i;
+        let words = &work.keys[i];
+        let has_words = |session: &F::Session, direction| F::has_words(session, direction, words);
+        let Some(found) = F::table(shard).candidate_mut(work.candidates[i], has_words) else {
+            self.out.missed |= 1 << i;
             return false;
         };
         self.out.take_found::<F, IS_TCP>(i, heads, work, found)
@@ -140,7 +152,7 @@ impl Step<'_, '_, '_> {
         work: &LaneArrays<F>,
     ) -> Slots {
         let mut taken = 0;
-        each(slots & self.missed, |i| {
+        each(slots & self.out.missed, |i| {
             if let Some(Some(shard)) = self.shards.get_mut(usize::from(work.shards[i]))
                 && !work.candidates[i].is_none()
                 && let Some(found) = F::table(shard).search_mut(work.hashes[i], &F::whole_key(work.keys[i], work.high))
@@ -166,26 +178,37 @@ impl Output<'_, '_> {
         let Some(head) = heads[i].as_deref_mut() else {
             return false;
         };
+        let arrival = session.arrival(direction);
+        if !arrival.is_in_lane(self.arrival) && !self.admits::<F>(i, session, direction) {
+            return self.leave(work.shards[i], index);
+        }
+        if !self.left.is_empty() && self.left.contains(&(work.shards[i], index)) {
+            return false;
+        }
+        if session.generation() != self.generation && !is_carried_over::<F>(session, self.exit.snapshot) {
+            return self.leave(work.shards[i], index);
+        }
+        // What leaves with a shared address and may be fragmented gets an IP ID.
+        if !F::is_atomic(head) && session.nat().translates() && session.nat().outbound(direction) {
+            return self.leave(work.shards[i], index);
+        }
         let (length, frame) = (work.lengths[i], usize::from(work.windows[i].length));
-        let is_next = self.left.is_empty() || !is_among(&self.left, work.shards[i], index);
-        let data = data_of::<F, IS_TCP>(head, length);
-        let (true, Some(data)) = (is_next && self.may_take::<F>(session, direction, head), data) else {
-            leave(&mut self.left, work.shards[i], index);
-            return false;
+        let Some(data) = data_of::<F, IS_TCP>(head, length) else {
+            return self.leave(work.shards[i], index);
         };
-        let adjacency = self.adjacencies.of(session.adjacency(direction), self.exit);
-        let Some(adjacency) = adjacency.filter(|adjacency| adjacency.is_direct_for(length)) else {
-            leave(&mut self.left, work.shards[i], index);
-            return false;
+        let adjacency = match self.adjacencies.of(session.adjacency(direction), self.exit) {
+            Some(adjacency) if adjacency.is_direct_for(length) => adjacency,
+            _ => return self.leave(work.shards[i], index),
         };
+        let track = session.track_in_lane();
         if IS_TCP {
             let segment = Segment::of_data(F::transport(head), data);
-            session.track_in_lane().tracking.advance(direction, &segment);
+            track.tracking.advance(direction, &segment);
         }
-        let refreshes = session.refreshes(direction);
-        let track = session.track_in_lane();
         track.count(direction, length);
-        track.last_seen = select_unpredictable(refreshes, self.stamp, track.last_seen);
+        if arrival.refreshes() {
+            track.last_seen = self.stamp;
+        }
         F::translate::<IS_TCP>(head, session, direction);
         let end = ethernet::LENGTH + usize::from(length);
         let mut sent = frame;
@@ -197,39 +220,29 @@ impl Output<'_, '_> {
             adjacency.rewrite_link(link, sent);
         }
         self.received += frame as u64;
-        let meta = &mut self.meta[i];
-        (meta.interface, meta.egress) = (self.interface, adjacency.egress());
-        self.sent.add(i, adjacency.port());
+        self.leaving.add(i, adjacency.way_out());
         true
     }
 
-    /// Whether a packet of a session needs nothing unusual, except perhaps its way out.
-    #[inline(always)]
-    fn may_take<F: LaneFamily>(&self, session: &mut F::Session, direction: Direction, head: &Head) -> bool {
-        if !session.track().passes(direction) && !session.admit_to_lane(direction) {
+    /// Decides about a packet of a session of which the lane may not take packets: checks whether it may from now on, unless the
+    /// packet has arrived on another interface. The session may also be that of another context, whose high bits differ.
+    #[cold]
+    #[inline(never)]
+    fn admits<F: LaneFamily>(&mut self, i: usize, session: &mut F::Session, direction: Direction) -> bool {
+        if session.arrival(direction).high() != self.arrival.high() {
+            self.missed |= 1 << i;
             return false;
         }
-        if session.bound_interface(direction) != self.interface {
-            return false;
-        }
-        if session.generation() != self.generation && !is_carried_over::<F>(session, self.exit.snapshot) {
-            return false;
-        }
-        // What leaves with a shared address and may be fragmented gets an IP ID.
-        F::is_atomic(head) || !(session.nat().translates() && session.nat().outbound(direction))
+        session.admit_to_lane(direction) && session.arrival(direction).is_in_lane(self.arrival)
     }
-}
 
-#[cold]
-#[inline(never)]
-fn is_among(left: &[(u16, RecordIndex)], shard: u16, index: RecordIndex) -> bool {
-    left.contains(&(shard, index))
-}
-
-#[cold]
-#[inline(never)]
-fn leave(left: &mut ArrayVec<(u16, RecordIndex), BURST_SIZE>, shard: u16, index: RecordIndex) {
-    put(left, (shard, index));
+    /// Leaves a packet, and the later packets of its session, to the graph. Returns `false`.
+    #[cold]
+    #[inline(never)]
+    fn leave(&mut self, shard: u16, index: RecordIndex) -> bool {
+        put(&mut self.left, (shard, index));
+        false
+    }
 }
 
 /// Length of the data of a plain packet. `None` if its transport header is invalid, or if it is a TCP segment that does not carry
@@ -237,16 +250,12 @@ fn leave(left: &mut ArrayVec<(u16, RecordIndex), BURST_SIZE>, shard: u16, index:
 #[inline(always)]
 fn data_of<F: LaneFamily, const IS_TCP: bool>(head: &Head, length: u16) -> Option<u16> {
     let transport = F::transport(head);
-    let payload = length.checked_sub(F::NETWORK)?;
-    match IS_TCP {
-        true => {
-            let offset = u16::from(transport[12] >> 4) * 4;
-            let is_usual = (offset >= 20) & (transport[13] & (SYN | FIN | RST | ACK) == ACK);
-            payload.checked_sub(offset).filter(|_| is_usual)
-        }
-        false => {
-            let claimed = u16::from_be_bytes([transport[4], transport[5]]);
-            ((claimed >= 8) & (claimed <= payload)).then_some(0)
-        }
+    let payload = i32::from(length) - i32::from(F::NETWORK);
+    if !IS_TCP {
+        let claimed = i32::from(u16::from_be_bytes([transport[4], transport[5]]));
+        return (claimed >= 8 && claimed <= payload).then_some(0);
     }
+    let data = payload - i32::from(transport[12] >> 4) * 4;
+    let is_usual = transport[12] >= 0x50 && transport[13] & (SYN | FIN | RST | ACK) == ACK;
+    (is_usual && data >= 0).then_some(data as u16)
 }

@@ -11,6 +11,7 @@ pub(super) use relabel::write;
 
 /// The data that `output` needs to send to a next hop. The data is computed once per node run and cached.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub struct Adjacency {
     pub(super) hop: AdjacencyIndex,
     /// Index of the next hop, if the adjacency was looked up by next-hop index.
@@ -24,6 +25,7 @@ pub struct Adjacency {
     /// Maximum length in bytes of an L3 datagram.
     pub mtu: u16,
     pub(super) port: PortIndex,
+    way: WayOut,
     /// Whether the interface has no tags, and this worker has a queue of its port.
     plain: bool,
     /// Maximum L3 length that this worker can send without tags through its own queue; 0 if it can't send such datagrams.
@@ -37,6 +39,28 @@ pub struct Adjacency {
     bytes: u64,
 }
 
+/// The port and the interface on which a packet leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WayOut(pub u32);
+
+impl WayOut {
+    fn new(port: PortIndex, interface: u16) -> Self {
+        Self(u32::from(port) << 16 | u32::from(interface))
+    }
+
+    /// The port.
+    #[inline(always)]
+    pub fn port(self) -> PortIndex {
+        (self.0 >> 16) as PortIndex
+    }
+
+    /// Number of the interface.
+    #[inline(always)]
+    pub fn interface(self) -> u16 {
+        self.0 as u16
+    }
+}
+
 impl Adjacency {
     const NONE: Adjacency = Adjacency {
         hop: AdjacencyIndex::NONE,
@@ -46,6 +70,7 @@ impl Adjacency {
         keeps: 0,
         mtu: 0,
         port: 0,
+        way: WayOut(0),
         plain: false,
         direct: 0,
         open: 0,
@@ -156,6 +181,7 @@ fn gather(adjacency: &mut Adjacency, hop: AdjacencyIndex, exit: &OutputContext<'
         keeps: link.keeps,
         mtu,
         port: link.port,
+        way: WayOut::new(link.port, hop.interface() as u16),
         plain: untagged && sender.is_none(),
         direct: if untagged { open } else { 0 },
         open,

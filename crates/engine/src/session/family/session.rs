@@ -7,7 +7,7 @@ use sluice_wire::ipv4::protocol;
 
 use crate::packet::adjacency::AdjacencyIndex;
 use crate::session::application::Application;
-use crate::session::bound_interfaces::BoundInterfaces;
+use crate::session::arrival::Arrival;
 use crate::session::inspect_state::InspectState;
 use crate::session::record::{Track, Verdict};
 
@@ -39,9 +39,8 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     /// Makes the express lane check the session again before it takes a packet.
     #[inline(always)]
     fn stop_lane(&mut self) {
-        let track = self.track_in_lane();
-        track.set_pass(Direction::Forward, false);
-        track.set_pass(Direction::Reverse, false);
+        let [forward, reverse] = &mut self.verdict_in_lane().arrivals;
+        (*forward, *reverse) = (forward.with_pass(false), reverse.with_pass(false));
     }
     /// Checks whether the express lane may take the usual packets of a direction, and stores the result: they must neither be
     /// diverted nor change the state of the connection or its timer.
@@ -49,7 +48,8 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     fn admit_to_lane(&mut self, direction: Direction) -> bool {
         let is_tcp = self.protocol() == protocol::TCP;
         let admits = !self.diverts() && self.track().tracking.is_settled(direction, is_tcp);
-        self.track_in_lane().set_pass(direction, admits);
+        let arrival = &mut self.verdict_in_lane().arrivals[direction as usize];
+        *arrival = arrival.with_pass(admits);
         admits
     }
     /// Sets the keys of both directions. The caller must set the keys before it inserts the record into a table.
@@ -98,20 +98,25 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     fn protocol(&self) -> u8 {
         F::protocol(&self.key(Direction::Forward))
     }
+    /// What the arrival of packets of a direction is compared with.
+    #[inline(always)]
+    fn arrival(&self, direction: Direction) -> Arrival {
+        self.verdict().arrivals[direction as usize]
+    }
     /// Whether packets of a direction refresh the session.
     #[inline(always)]
     fn refreshes(&self, direction: Direction) -> bool {
-        self.verdict().bound.refreshes(direction)
+        self.arrival(direction).refreshes()
     }
-    /// Interface on which packets of a direction arrive; [`BoundInterfaces::NONE`] if every packet must pass source validation.
+    /// Interface on which packets of a direction arrive; [`Arrival::NONE`] if every packet must pass source validation.
     #[inline(always)]
     fn bound_interface(&self, direction: Direction) -> u16 {
-        self.verdict().bound.interface(direction)
+        self.arrival(direction).interface()
     }
     /// Binds a direction to a different interface.
     fn set_bound_interface(&mut self, direction: Direction, interface: u16) {
-        let verdict = self.verdict_mut();
-        verdict.bound = verdict.bound.with(direction, interface);
+        let arrival = &mut self.verdict_mut().arrivals[direction as usize];
+        *arrival = arrival.with_interface(interface);
     }
     /// Interface on which the first packet arrived.
     #[inline(always)]
@@ -130,16 +135,16 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     /// State of the session's inspection.
     #[inline(always)]
     fn inspect(&self) -> InspectState {
-        InspectState::from_bits(self.verdict().inspect)
+        InspectState::from_bits(self.track().inspect)
     }
     /// Whether the session's packets are inspected, remarked or dropped before translation.
     #[inline(always)]
     fn diverts(&self) -> bool {
-        self.verdict().inspect != 0
+        self.track().inspect != 0
     }
     /// Sets the state of the session's inspection.
     fn set_inspect(&mut self, inspect: InspectState) {
-        self.verdict_mut().inspect = inspect.bits();
+        self.track_mut().inspect = inspect.bits();
     }
     /// Requests that packets are diverted in order to remark them, if they are not already diverted for another reason.
     fn remark(&mut self) {
@@ -162,21 +167,23 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     fn made(parts: SessionParts<F>) -> Self {
         let mut session = Self::default();
         let keys = [parts.forward, parts.reverse].map(|tuple| F::make_key(tuple, parts.protocol));
-        session.set_keys(keys[0], keys[1]);
+        let arrival = |direction, interface| {
+            let refreshes = parts.inbound_refresh | parts.nat.outbound(direction);
+            Arrival::new(interface, refreshes)
+        };
         *session.verdict_mut() = Verdict {
             nat: parts.nat,
             adjacencies: parts.hops.map(|hop| hop.0),
             generation: parts.generation,
             application: 0,
-            inspect: 0,
-            bound: BoundInterfaces::new(
+            arrivals: [
+                arrival(Direction::Forward, parts.interface),
                 // Reverse packets arrive on the egress interface of forward packets. The reverse direction of a
                 // hairpinned flow is not bound to an interface.
-                [parts.interface, parts.hops[0].interface() as u16],
-                [Direction::Forward, Direction::Reverse]
-                    .map(|direction| parts.inbound_refresh | parts.nat.outbound(direction)),
-            ),
+                arrival(Direction::Reverse, parts.hops[0].interface() as u16),
+            ],
         };
+        session.set_keys(keys[0], keys[1]);
         session
     }
 }

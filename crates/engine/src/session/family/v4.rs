@@ -173,6 +173,7 @@ impl Session<V4> for Session4 {
     #[inline(always)]
     fn set_keys(&mut self, forward: FlowKey4, reverse: FlowKey4) {
         self.keys = [forward.words, reverse.words];
-        self.track.high = [forward.high, reverse.high];
+        let [arrival, answer] = self.verdict.arrivals;
+        self.verdict.arrivals = [arrival.with_high(forward.high), answer.with_high(reverse.high)];
     }
 }

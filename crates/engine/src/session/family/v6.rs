@@ -175,6 +175,7 @@ impl Session<V6> for Session6 {
     #[inline(always)]
     fn set_keys(&mut self, forward: FlowKey6, reverse: FlowKey6) {
         self.keys = [forward.words, reverse.words];
-        self.track.high = [forward.high, reverse.high];
+        let [arrival, answer] = self.verdict.arrivals;
+        self.verdict.arrivals = [arrival.with_high(forward.high), answer.with_high(reverse.high)];
     }
 }

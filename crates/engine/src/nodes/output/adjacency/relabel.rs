@@ -12,7 +12,7 @@ use crate::packet::io::{BufferIndex, PortIndex};
 use crate::packet::lists::Lists;
 
 use super::super::OutputResult;
-use super::Adjacency;
+use super::{Adjacency, WayOut};
 
 /// Mask of a MAC in a word. The lowest byte of the word is the first byte of the MAC.
 const MAC: u64 = (1 << 48) - 1;
@@ -56,6 +56,12 @@ impl Adjacency {
     #[inline(always)]
     pub fn egress(&self) -> u16 {
         self.hop.interface() as u16
+    }
+
+    /// The port and the interface on which frames are sent.
+    #[inline(always)]
+    pub fn way_out(&self) -> WayOut {
+        self.way
     }
 
     /// Number of tags of sent frames.
