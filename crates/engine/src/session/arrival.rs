@@ -53,7 +53,7 @@ impl Arrival {
     #[inline(always)]
     #[must_use]
     pub fn with_pass(self, passes: bool) -> Self {
-        Self(self.0 & !Self::PASSES | u32::from(passes) * Self::PASSES)
+        Self(self.0 & !Self::PASSES | (u32::from(passes) * Self::PASSES))
     }
 
     /// Whether this value equals `expected`, which [`in_lane`](Self::in_lane) has made, apart from the refresh flag.
