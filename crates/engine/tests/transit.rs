@@ -4,6 +4,7 @@
 use crate::rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain, route};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use sluice_engine::packet::lists::NodeIndex;
 use sluice_engine::snapshot::{Interface, Snapshot};
 use sluice_engine::worker::request::{Filter, Reply, Request};
 use sluice_engine::worker::trace::Tracer;
@@ -103,6 +104,29 @@ fn way(rig: &mut Rig, frame: &Frame) -> Vec<(&'static str, &'static str)> {
         .iter()
         .map(|step| (step.node, step.exit))
         .collect()
+}
+
+#[test]
+fn lane_routes_plain_packets_of_a_burst_and_leaves_the_others() {
+    for validation in [SourceValidation::Off, SourceValidation::Loose, SourceValidation::Strict] {
+        let mut rig = router(validation, false);
+        let frame = packet::udp4("192.168.1.10:5000", "198.51.100.7:53").payload(&[0; 26]);
+        let expired = frame.clone().ttl(1);
+        // The first packet resolves the adjacency of the gateway.
+        rig.host_sends(&frame);
+        let in_lane = |rig: &Rig| rig.plane.counters()[0].nodes[NodeIndex::express as usize].packets.get();
+        let before = in_lane(&rig);
+        for frame in [&frame, &expired, &frame, &frame] {
+            rig.wires[0].inject(
+                INSIDE,
+                &frame.clone().macs(HOST_MAC, INSIDE_MAC).build(),
+                Checksums::Vouched,
+            );
+        }
+        rig.round();
+        assert_eq!(4, rig.sent().len(), "an ICMP error answers the expired packet");
+        assert_eq!(3, in_lane(&rig) - before);
+    }
 }
 
 #[test]
@@ -263,14 +287,20 @@ proptest! {
             SourceValidation::Strict,
         ]),
         checksums in prop::sample::select(vec![Checksums::Unverified, Checksums::Vouched]),
+        burst in prop::sample::select(vec![1, 2, 5, 40]),
     ) {
         let (mut short, mut long) = (router_on(link, validation, false), router_on(link, validation, true));
-        for (interface, frame) in &frames {
+        for frames in frames.chunks(burst) {
             let sent = |rig: &mut Rig| {
-                rig.wires[0].inject(*interface, frame, checksums);
+                for (interface, frame) in frames {
+                    rig.wires[0].inject(*interface, frame, checksums);
+                }
                 rig.round();
                 let sent = rig.sent().into_iter();
-                sent.map(|sent| (sent.port, sent.frame)).collect::<Vec<_>>()
+                let mut sent = sent.map(|sent| (sent.port, sent.frame)).collect::<Vec<_>>();
+                // The order of ICMP errors among the packets of a burst is not defined.
+                sent.sort_unstable();
+                sent
             };
             prop_assert_eq!(sent(&mut long), sent(&mut short));
         }

@@ -145,7 +145,7 @@ pub fn decrement_header_ttl(header: &mut [u8; LENGTH]) {
     // Bytes are added in memory order, because one's-complement sums are independent of byte order.
     let field = u32::from(u16::from_ne_bytes([header[10], header[11]])) + u32::from(0x0100u16.to_be());
     let field = (field + u32::from(field >= 0xffff)) as u16;
-    header[10..12].copy_from_slice(&field.to_ne_bytes());
+    [header[10], header[11]] = field.to_ne_bytes();
 }
 
 /// Checks that every option lies within the option list. Also checks that no option is a source route, if

@@ -141,7 +141,7 @@ pub(crate) fn has_valid_checksums(frame: &[u8], layers: Layers, head: &[u8; 34])
 
 /// Whether an address can belong to a remote host: the first byte is not 0 or 127, and is below 224.
 #[inline(always)]
-pub(crate) fn is_unicast(address: u32) -> bool {
+pub fn is_unicast(address: u32) -> bool {
     // The first byte is in the range 1 to 223, and is not 127.
     (address >> 24).wrapping_sub(1) < 223 && address >> 24 != 127
 }

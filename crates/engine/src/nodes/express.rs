@@ -23,20 +23,23 @@ use crate::features::context::NodeContext;
 use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::output::AdjacencyCache;
 use crate::packet::batch::Meta;
+use crate::packet::counters::CycleStage;
 use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, Handover, Heads, Packets, PortIndex};
 use crate::packet::lists::Lists;
 use crate::session::arrival::Arrival;
 use crate::session::family::{V4, V6};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Link, Snapshot};
 
 use classify::classify;
 use head::LaneFamily;
 use locate::{find, hash, locate};
+use route::{RouteArrays, run_routes};
 use translate::{Leaving, Output, Step};
 
 mod classify;
 mod head;
 mod locate;
+mod route;
 mod translate;
 
 /// Declaration of this node of the graph.
@@ -142,6 +145,7 @@ pub struct Burst<'b, 'p> {
 pub struct Lane {
     v4: Box<LaneArrays<V4>>,
     v6: Box<LaneArrays<V6>>,
+    routes: Box<RouteArrays>,
     pauses: [Pause; PORTS],
 }
 
@@ -190,22 +194,31 @@ struct Ingress {
 }
 
 impl Ingress {
-    /// The interface of a port's untagged frames, if the lane may take its packets of an address family.
+    /// The interface of a port's untagged frames, and what the fast path knows about it.
     #[inline(always)]
-    fn of<F: LaneFamily>(snapshot: &Snapshot, port: PortIndex) -> Option<Self> {
+    fn of(snapshot: &Snapshot, port: PortIndex) -> Option<(Self, &Link)> {
         let number = snapshot.untagged.get(usize::from(port)).copied().flatten()?;
         let link = snapshot.links.get(usize::from(number))?;
         let interface = snapshot.interface(number)?;
-        link.express[usize::from(F::IS_V6)].then_some(Self {
+        let ingress = Self {
             number,
             mac: *link.mac(),
             context: interface.context,
             outside: interface.outside,
-        })
+        };
+        Some((ingress, link))
     }
 }
 
 impl Lane {
+    /// The stage to which the cycles of packets from a port belong.
+    pub fn stage(snapshot: &Snapshot, port: PortIndex) -> CycleStage {
+        match Ingress::of(snapshot, port) {
+            Some((_, link)) if link.routed_in_lane => CycleStage::Forward,
+            _ => CycleStage::Session,
+        }
+    }
+
     /// Translates and sends those of the slots, which were received on `port`, that need nothing unusual. Returns their
     /// slots as a bit mask.
     #[inline]
@@ -222,12 +235,15 @@ impl Lane {
         if !pause.is_over() {
             return 0;
         }
-        if let Some(ingress) = Ingress::of::<V4>(ctx.snapshot, port) {
+        let Some((ingress, link)) = Ingress::of(ctx.snapshot, port) else {
+            return 0;
+        };
+        if link.express[0] {
             taken |= run_family::<V4>(&mut self.v4, burst, ctx, &ingress, slots.clone());
+        } else if link.routed_in_lane {
+            taken |= run_routes(&mut self.routes, burst, ctx, (&ingress, link.validated), slots.clone());
         }
-        if taken.count_ones() as usize != slots.len()
-            && let Some(ingress) = Ingress::of::<V6>(ctx.snapshot, port)
-        {
+        if link.express[1] && taken.count_ones() as usize != slots.len() {
             taken |= run_family::<V6>(&mut self.v6, burst, ctx, &ingress, slots);
         }
         pause.observe(taken.count_ones() as usize, count);

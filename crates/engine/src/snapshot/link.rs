@@ -27,8 +27,10 @@ pub struct Link {
     pub places: bool,
     /// Whether arriving packets may need sessions, for IPv4 and for IPv6; see [`Interface::stateful`].
     pub stateful: [bool; 2],
-    /// Whether the express lane may take arriving packets, for IPv4 and for IPv6.
+    /// Whether the express lane may translate arriving packets, for IPv4 and for IPv6.
     pub express: [bool; 2],
+    /// Whether the express lane may route arriving IPv4 packets without sessions.
+    pub routed_in_lane: bool,
     /// Whether the sources of arriving packets must be validated.
     pub validated: bool,
     /// Virtual router to which the interface belongs.
@@ -53,6 +55,7 @@ impl Link {
         places: false,
         stateful: [false; 2],
         express: [false; 2],
+        routed_in_lane: false,
         validated: false,
         router: 0,
         port: NO_PORT,
@@ -74,14 +77,19 @@ impl Link {
             *byte = value;
         }
         let routes = interface.bridge.is_none() && interface.tags.len() <= TAGS;
+        let passes = routes && snapshot.needs_routes_alone(interface);
         Self {
             head,
             tags: interface.tags.len() as u8,
             keeps: interface.priority.kept(),
-            passes: routes && snapshot.needs_routes_alone(interface),
+            passes,
             places: routes && !snapshot.tunnels.end_in(interface.router),
             stateful: interface.stateful,
             express: snapshot.takes_express(interface),
+            routed_in_lane: passes
+                && interface.tags.is_empty()
+                && snapshot.shares.is_none()
+                && snapshot.sites.is_none(),
             validated: interface.validation != SourceValidation::Off,
             router: interface.router,
             port: interface.port,

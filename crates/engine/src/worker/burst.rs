@@ -184,23 +184,24 @@ fn take_express(
     mut burst: Burst<'_, '_>,
     ctx: &mut NodeContext<'_, '_>,
     runs: &Runs,
-    (mark, clock): (u64, fn() -> u64),
+    (mut mark, clock): (u64, fn() -> u64),
 ) -> (u128, u64) {
-    let mut taken = 0;
+    let mut all = 0;
     for (port, slots) in runs {
-        taken |= lane.run(&mut burst, ctx, *port, slots.clone());
+        let taken = lane.run(&mut burst, ctx, *port, slots.clone());
+        let now = clock();
+        let cycles = now.wrapping_sub(mark);
+        ctx.counters.cycles[Lane::stage(ctx.snapshot, *port) as usize].add(cycles);
+        if taken != 0
+            && let Some(counters) = ctx.counters.nodes.get(NodeIndex::express as usize)
+        {
+            counters.runs.add(1);
+            counters.packets.add(taken.count_ones().into());
+            counters.cycles.add(cycles);
+        }
+        (all, mark) = (all | taken, now);
     }
-    let now = clock();
-    let cycles = now.wrapping_sub(mark);
-    ctx.counters.cycles[CycleStage::Session as usize].add(cycles);
-    if taken != 0
-        && let Some(counters) = ctx.counters.nodes.get(NodeIndex::express as usize)
-    {
-        counters.runs.add(1);
-        counters.packets.add(taken.count_ones().into());
-        counters.cycles.add(cycles);
-    }
-    (taken, now)
+    (all, mark)
 }
 
 /// Whether this worker does all of the work on packets that it receives.

@@ -65,8 +65,9 @@ impl Leaving {
         }
     }
 
+    /// Adds the packet at a position.
     #[inline(always)]
-    fn add(&mut self, i: usize, way: WayOut) {
+    pub(super) fn add(&mut self, i: usize, way: WayOut) {
         self.ways[i] = way;
         self.all[0].0 &= way.0;
         self.all[1].0 |= way.0;

@@ -1,0 +1,217 @@
+//! The lane for plain IPv4 packets that need only a route: the same as `parse` and `ip4-fast-forward` do, without sessions.
+//!
+//! ```text
+//! classify    plain packets of this interface with valid addresses
+//! look up     routes of all destinations, and of all sources if these are validated
+//! send        checks the way out, decrements the TTL, writes the MAC addresses
+//! ```
+
+use std::ops::Range;
+
+use sluice_route::{RouterIndex, validate_reverse_path};
+use sluice_table::prefix::NO_ROUTE;
+use sluice_table::simd::bytes::positions_of;
+use sluice_wire::validity::is_unicast;
+use sluice_wire::{Checksums, Window, ethernet, ipv4};
+
+use crate::features::context::{NodeContext, OutputContext};
+use crate::nodes::output::AdjacencyCache;
+use crate::packet::io::{BURST_SIZE, Head, Heads};
+use crate::session::family::V4;
+
+use super::head::LaneFamily;
+use super::translate::Leaving;
+use super::{Burst, Ingress, NO_HEADS, Slots, each, trim};
+
+/// Temporary memory of the lane without sessions. Each array is indexed by the packet's position in the burst.
+pub struct RouteArrays {
+    /// Positions of the frames in their buffers.
+    windows: [Window; BURST_SIZE],
+    /// 1 for plain packets.
+    is_plain: [u8; BURST_SIZE],
+    /// Lengths of the datagrams.
+    lengths: [u16; BURST_SIZE],
+    sources: [u32; BURST_SIZE],
+    destinations: [u32; BURST_SIZE],
+    /// The routes of the destinations.
+    routes: [u32; BURST_SIZE],
+    /// The routes of the sources, if these are validated.
+    back: [u32; BURST_SIZE],
+    /// The router of the interface, once for each packet.
+    routers: [RouterIndex; BURST_SIZE],
+}
+
+impl Default for RouteArrays {
+    fn default() -> Self {
+        Self {
+            windows: [Window::default(); BURST_SIZE],
+            is_plain: [0; BURST_SIZE],
+            lengths: [0; BURST_SIZE],
+            sources: [0; BURST_SIZE],
+            destinations: [0; BURST_SIZE],
+            routes: [0; BURST_SIZE],
+            back: [0; BURST_SIZE],
+            routers: [0; BURST_SIZE],
+        }
+    }
+}
+
+/// Smallest datagram that the lane takes. The graph validates shorter ones completely.
+const MIN_LENGTH: u16 = ipv4::LENGTH as u16 + 20;
+
+/// Routes and sends those of the slots that need nothing unusual. Returns their slots, counted from the first of the burst.
+#[inline(never)]
+pub(super) fn run_routes(
+    work: &mut RouteArrays,
+    burst: &mut Burst<'_, '_>,
+    ctx: &mut NodeContext<'_, '_>,
+    (ingress, is_validated): (&Ingress, bool),
+    slots: Range<usize>,
+) -> Slots {
+    let (first, count) = (slots.start, slots.len());
+    let mut heads = NO_HEADS;
+    burst.buffers.heads(slots, &mut heads, &mut work.windows);
+    let plain = classify(work, &heads, count, ingress);
+    if plain == 0 {
+        return 0;
+    }
+    let router = ctx.snapshot.router_of(ingress.number);
+    if work.routers[0] != router || work.routers[BURST_SIZE - 1] != router {
+        work.routers = [router; BURST_SIZE];
+    }
+    let (routers, destinations) = (&work.routers[..count], &work.destinations[..count]);
+    let routes = &mut work.routes[..count];
+    ctx.forwarding.route_values::<V4>(routers, destinations, routes);
+    if is_validated {
+        let (sources, back) = (&work.sources[..count], &mut work.back[..count]);
+        ctx.forwarding.route_values::<V4>(routers, sources, back);
+        remove_unverified(work, count, ingress, ctx);
+    }
+    let exit = ctx.exit();
+    let mut way = Way {
+        adjacencies: AdjacencyCache::default(),
+        leaving: Leaving::new(),
+        received: 0,
+        trailers: 0,
+    };
+    let taken = send_all(&mut way, plain, &mut heads, work, &exit);
+    way.adjacencies.flush(&exit);
+    if way.trailers != 0 {
+        trim(way.trailers, &mut burst.buffers, first, &work.lengths);
+    }
+    if let Some(meta) = burst.meta.get_mut(first..).and_then(|meta| meta.first_chunk_mut()) {
+        way.leaving.send(taken, (first, ingress.number), meta, burst.lists);
+    }
+    if let Some(counters) = ctx.counters.interfaces.get(usize::from(ingress.number)) {
+        counters.received.add(taken.count_ones().into());
+        counters.received_bytes.add(way.received);
+    }
+    taken
+}
+
+/// Finds the plain packets among the first `count` packets, and stores their addresses and lengths.
+#[inline(never)]
+#[expect(
+    clippy::needless_range_loop,
+    reason = "an index below the number of elements needs no checks in any of the arrays"
+)]
+fn classify(work: &mut RouteArrays, heads: &Heads<'_>, count: usize, ingress: &Ingress) -> Slots {
+    let pattern = V4::pattern(&ingress.mac);
+    for i in 0..count.min(BURST_SIZE) {
+        work.is_plain[i] = 0;
+        let Some(head) = &heads[i] else { continue };
+        let (head, window): (&Head, _) = (head, work.windows[i]);
+        let is_vouched = window.checksums == Checksums::Vouched;
+        if let Some(length) = V4::length_of(head, window.length)
+            && is_vouched
+            && length >= MIN_LENGTH
+            && head.first_chunk().is_some_and(|bytes| pattern.matches(bytes))
+        {
+            work.is_plain[i] = 1;
+            work.lengths[i] = length;
+            work.sources[i] = u32::from_be_bytes([head[26], head[27], head[28], head[29]]);
+            work.destinations[i] = u32::from_be_bytes([head[30], head[31], head[32], head[33]]);
+        }
+    }
+    // This loop is vectorised, because it has a fixed number of elements and no branches.
+    for i in 0..BURST_SIZE {
+        let (source, destination) = (work.sources[i], work.destinations[i]);
+        let has_valid_addresses = is_unicast(source) & is_unicast(destination) & (source != destination);
+        work.is_plain[i] &= u8::from(has_valid_addresses);
+    }
+    let all = Slots::MAX >> (BURST_SIZE - count.clamp(1, BURST_SIZE));
+    positions_of(&work.is_plain, 1) & all
+}
+
+/// Removes the routes of packets if the quick check does not prove that their sources are valid (BCP 38). The graph validates these
+/// packets completely.
+#[inline(never)]
+fn remove_unverified(work: &mut RouteArrays, count: usize, ingress: &Ingress, ctx: &NodeContext<'_, '_>) {
+    let Some(interface) = ctx.snapshot.interface(ingress.number) else {
+        return;
+    };
+    let next_hops = &ctx.forwarding.next_hops;
+    // Most packets of a burst share a route back.
+    let mut valid = None;
+    for (back, route) in work.back.iter().zip(&mut work.routes).take(count) {
+        if valid == Some(*back) {
+            continue;
+        }
+        match validate_reverse_path(interface.validation, *back, ingress.number, next_hops) {
+            Ok(()) => valid = Some(*back),
+            Err(_) => *route = NO_ROUTE,
+        }
+    }
+}
+
+/// The state of the last pass.
+struct Way {
+    adjacencies: AdjacencyCache,
+    leaving: Leaving,
+    /// Bytes of the received frames that were taken.
+    received: u64,
+    /// Packets whose frames have padding or a trailer.
+    trailers: Slots,
+}
+
+/// Sends those of the packets that have a resolved next hop and are not too long, and returns their slots. The other packets are
+/// left unchanged.
+#[inline(never)]
+fn send_all(way: &mut Way, slots: Slots, heads: &mut Heads<'_>, work: &RouteArrays, exit: &OutputContext<'_>) -> Slots {
+    let mut others = 0;
+    each(slots, |i| {
+        let (route, length) = (work.routes[i], work.lengths[i]);
+        let Some(head) = heads[i].as_deref_mut() else {
+            others |= 1 << i;
+            return;
+        };
+        let (mut adjacency, is_match) = way.adjacencies.at(route);
+        if !is_match {
+            if !way.adjacencies.bind(route, exit) {
+                others |= 1 << i;
+                return;
+            }
+            adjacency = way.adjacencies.at(route).0;
+        }
+        if !adjacency.is_direct_for(length) {
+            others |= 1 << i;
+            return;
+        }
+        let frame = usize::from(work.windows[i].length);
+        let end = ethernet::LENGTH + usize::from(length);
+        let mut sent = frame;
+        if end != frame {
+            way.trailers |= 1 << i;
+            sent = end.max(frame.min(ethernet::MIN_FRAME));
+        }
+        if let Some((link, rest)) = head.split_first_chunk_mut::<{ ethernet::LENGTH }>()
+            && let (Some(addresses), Some(network)) = (link.first_chunk_mut(), rest.first_chunk_mut())
+        {
+            ipv4::decrement_header_ttl(network);
+            adjacency.rewrite_link(addresses, sent);
+        }
+        way.received += frame as u64;
+        way.leaving.add(i, adjacency.way_out());
+    });
+    slots & !others
+}
