@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 
 use crate::rig::{OUTSIDE, Plan, Rig};
+use sluice_engine::packet::lists::NodeIndex;
 use sluice_engine::snapshot::Snapshot;
 use sluice_filter::{
     Action, ChangeResult, CompiledRule, Counters, Field, Filters, MatcherKind, Range, Rule, RuleList, Settings, Verdict,
@@ -58,14 +59,21 @@ impl Edited {
     }
 
     fn insert(&mut self, rule: CompiledRule) {
-        assert_eq!(Ok(ChangeResult::InPlace), self.list.insert(0, rule.clone(), "new"));
-        self.rig.plane.filter_changed(&rule);
+        let result = self.list.insert(0, rule.clone(), "new");
+        self.publish(result.unwrap(), &rule);
     }
 
     fn remove(&mut self) {
         let rule = self.list.compiled(0).unwrap().clone();
-        assert_eq!(Ok(ChangeResult::InPlace), self.list.remove(0));
-        self.rig.plane.filter_changed(&rule);
+        let result = self.list.remove(0);
+        self.publish(result.unwrap(), &rule);
+    }
+
+    fn publish(&mut self, result: ChangeResult, rule: &CompiledRule) {
+        if result == ChangeResult::Rebuilt {
+            self.rig.plane.replace_filter(self.list.filters().clone());
+        }
+        self.rig.plane.filter_changed(rule);
     }
 
     fn follow(&mut self) {
@@ -82,6 +90,12 @@ impl Edited {
             }
             more => panic!("{} packets", more.len()),
         }
+    }
+
+    /// Number of packets that the express lane has taken.
+    fn in_lane(&self) -> u64 {
+        let counters = self.rig.plane.counters();
+        counters[0].nodes[NodeIndex::express as usize].packets.get()
     }
 
     fn revised(&self) -> u64 {
@@ -106,6 +120,24 @@ fn deny_to(address: [u8; 4]) -> CompiledRule {
         applications: Vec::new(),
         conditions: Default::default(),
     }
+}
+
+#[test]
+fn session_stays_in_the_lane_while_rules_for_others_change_before_each_of_its_packets() {
+    let mut edited = Edited::new(true);
+    let frame = from_host(1, [198, 51, 101, 7]).dont_fragment().payload(&[0; 26]);
+    assert!(edited.passes(&frame) && edited.passes(&frame));
+    let before = edited.in_lane();
+    for number in 1..=200 {
+        match number % 2 {
+            1 => edited.insert(deny_to([198, 51, 100, 7])),
+            _ => edited.remove(),
+        }
+        edited.follow();
+        assert!(edited.passes(&frame));
+        assert_eq!(number, edited.in_lane() - before);
+    }
+    assert_eq!(0, edited.revised());
 }
 
 #[test]
