@@ -12,7 +12,7 @@ use sluice_route::{RouterIndex, validate_reverse_path};
 use sluice_table::prefix::NO_ROUTE;
 use sluice_table::simd::bytes::positions_of;
 use sluice_wire::validity::is_unicast;
-use sluice_wire::{Checksums, Window, ethernet, ipv4};
+use sluice_wire::{Checksums, Packet, Window, ethernet, ipv4, transit4};
 
 use crate::features::context::{NodeContext, OutputContext};
 use crate::nodes::output::AdjacencyCache;
@@ -70,10 +70,17 @@ pub(super) fn run_routes(
 ) -> Slots {
     let (first, count) = (slots.start, slots.len());
     let mut heads = NO_HEADS;
-    burst.buffers.heads(slots, &mut heads, &mut work.windows);
-    let plain = classify(work, &heads, count, ingress);
+    burst.buffers.heads(slots.clone(), &mut heads, &mut work.windows);
+    let (mut plain, has_unverified) = classify(work, &heads, count, ingress);
     if plain == 0 {
         return 0;
+    }
+    if has_unverified {
+        burst.buffers.with_packets(|packets| {
+            plain = verified(plain, packets.get(slots.clone()).unwrap_or_default(), ingress);
+        });
+        heads = NO_HEADS;
+        burst.buffers.heads(slots, &mut heads, &mut work.windows);
     }
     let router = ctx.snapshot.router_of(ingress.number);
     if work.routers[0] != router || work.routers[BURST_SIZE - 1] != router {
@@ -109,21 +116,22 @@ pub(super) fn run_routes(
     taken
 }
 
-/// Finds the plain packets among the first `count` packets, and stores their addresses and lengths.
+/// Finds the plain packets among the first `count` packets, and stores their addresses and lengths. Also returns whether there are
+/// packets with checksums that the device has not verified.
 #[inline(never)]
 #[expect(
     clippy::needless_range_loop,
     reason = "an index below the number of elements needs no checks in any of the arrays"
 )]
-fn classify(work: &mut RouteArrays, heads: &Heads<'_>, count: usize, ingress: &Ingress) -> Slots {
+fn classify(work: &mut RouteArrays, heads: &Heads<'_>, count: usize, ingress: &Ingress) -> (Slots, bool) {
     let pattern = V4::pattern(&ingress.mac);
+    let mut checksums = 0;
     for i in 0..count.min(BURST_SIZE) {
         work.is_plain[i] = 0;
         let Some(head) = &heads[i] else { continue };
         let (head, window): (&Head, _) = (head, work.windows[i]);
-        let is_vouched = window.checksums == Checksums::Vouched;
+        checksums |= window.checksums as u8 ^ Checksums::Vouched as u8;
         if let Some(length) = V4::length_of(head, window.length)
-            && is_vouched
             && length >= MIN_LENGTH
             && head.first_chunk().is_some_and(|bytes| pattern.matches(bytes))
         {
@@ -140,7 +148,22 @@ fn classify(work: &mut RouteArrays, heads: &Heads<'_>, count: usize, ingress: &I
         work.is_plain[i] &= u8::from(has_valid_addresses);
     }
     let all = Slots::MAX >> (BURST_SIZE - count.clamp(1, BURST_SIZE));
-    positions_of(&work.is_plain, 1) & all
+    (positions_of(&work.is_plain, 1) & all, checksums != 0)
+}
+
+/// The plain packets whose checksums the device has verified, or which are verified here.
+#[cold]
+#[inline(never)]
+fn verified(plain: Slots, packets: &[Packet<'_>], ingress: &Ingress) -> Slots {
+    let mut verified = plain;
+    each(plain, |i| {
+        let is_verified = packets.get(i).is_some_and(|packet| {
+            let checksums = packet.checksums();
+            checksums == Checksums::Vouched || transit4(packet.bytes(), 0, checksums, &ingress.mac).is_some()
+        });
+        verified &= !(Slots::from(!is_verified) << i);
+    });
+    verified
 }
 
 /// Removes the routes of packets if the quick check does not prove that their sources are valid (BCP 38). The graph validates these
