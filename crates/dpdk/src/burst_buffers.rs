@@ -3,8 +3,6 @@
 //! [`BurstBuffers`] owns each buffer between its delivery by a [`RawBuffers`] source and its return. Every operation
 //! that gives up a buffer first clears the buffer's entry. Thus a repeated or invalid buffer index affects no buffer.
 
-use std::ops::Range;
-
 use arrayvec::ArrayVec;
 use sluice_engine::packet::io::{
     ALL_SLOTS, BURST_BUFFERS, BURST_SIZE, BufferIndex, HEAD, Handover, Heads, NoteWords, PacketIo, Packets, Parked,
@@ -253,28 +251,33 @@ impl<B: RawBuffers> PacketIo for BurstBuffers<B> {
     }
 
     #[inline]
-    fn heads<'a>(&'a mut self, slots: Range<usize>, heads: &mut Heads<'a>, windows: &mut [Window; BURST_SIZE]) {
-        let places = slots.start..slots.end.min(self.length);
-        let (Some(own), Some(buffers), Some(data_rooms)) = (
-            self.windows.get(places.clone()),
-            self.buffers.get(places.clone()),
-            self.data_rooms.get(places),
-        ) else {
-            return;
-        };
-        let count = own.len().min(BURST_SIZE);
-        windows[..count].copy_from_slice(&own[..count]);
+    fn heads<'a>(&'a mut self, slots: &[BufferIndex], heads: &mut Heads<'a>, windows: &mut [Window; BURST_SIZE]) {
+        let length = self.length.min(BURST_BUFFERS);
+        let (own, buffers, data_rooms) = (
+            &self.windows[..length],
+            &self.buffers[..length],
+            &self.data_rooms[..length],
+        );
+        // The first slot that is not borrowed yet.
+        let mut next = 0;
         // Iterators over several arrays are not always inlined.
-        for k in 0..count {
-            let (data_room, start) = (data_rooms[k], usize::from(own[k].start));
-            let has_head = !buffers[k].is_none() && start + HEAD <= usize::from(data_room.length);
-            heads[k] = match has_head {
+        for k in 0..slots.len().min(BURST_SIZE) {
+            let slot = usize::from(slots[k]);
+            heads[k] = None;
+            if slot < next || slot >= length {
+                continue;
+            }
+            next = slot + 1;
+            let (window, data_room) = (own[slot], data_rooms[slot]);
+            windows[k] = window;
+            let start = usize::from(window.start);
+            if !buffers[slot].is_none() && start + HEAD <= usize::from(data_room.length) {
                 // SAFETY: an entry owns its buffer, so the memory is initialised and exclusive to this value (contract
-                // of `RawBuffers`), and the head lies within the memory. The memory of different buffers is disjoint. The
-                // borrow of the burst buffers prevents that a buffer is given up while the heads exist.
-                true => Some(unsafe { &mut *data_room.start.add(start).cast() }),
-                false => None,
-            };
+                // of `RawBuffers`), and the head lies within the memory. The memory of different buffers is disjoint, and
+                // slots ascend, so no buffer is borrowed twice. The borrow of the burst buffers prevents that a buffer is
+                // given up while the heads exist.
+                heads[k] = Some(unsafe { &mut *data_room.start.add(start).cast() });
+            }
         }
     }
 

@@ -78,6 +78,18 @@ pub fn is_tag(protocol: u16) -> bool {
     protocol == ethertype::VLAN || protocol == ethertype::SERVICE_VLAN || ethertype::QINQ.contains(&protocol)
 }
 
+/// The one or two tags of a frame in one word, each reduced to its TPID and VLAN identifier; `None` without tags.
+#[inline(always)]
+pub fn word(frame: &[u8]) -> Option<u64> {
+    let head: &[u8; 20] = frame.first_chunk()?;
+    let word = u64::from_be_bytes(*head.last_chunk()?);
+    match (is_tag((word >> 48) as u16), is_tag((word >> 16) as u16)) {
+        (false, _) => None,
+        (true, false) => Some(word >> 32 & 0xffff_0fff),
+        (true, true) => Some(word & 0xffff_0fff_ffff_0fff),
+    }
+}
+
 /// The `k`-th tag of a frame. Tag 0 is the outermost tag.
 #[inline]
 pub fn tag(frame: &[u8], k: usize) -> Option<Tag> {

@@ -16,27 +16,28 @@ use std::ops::Range;
 
 use arrayvec::ArrayVec;
 use sluice_table::flow::Candidate;
-use sluice_wire::field::Mac;
-use sluice_wire::{Context, Packet, Window, ethernet};
+use sluice_wire::{Packet, Window, ethernet};
 
 use crate::features::context::NodeContext;
 use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::output::AdjacencyCache;
 use crate::packet::batch::Meta;
 use crate::packet::counters::CycleStage;
-use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, Handover, Heads, Packets, PortIndex};
+use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, Handover, Heads, Packets, PortIndex};
 use crate::packet::lists::Lists;
 use crate::session::arrival::Arrival;
 use crate::session::family::{V4, V6};
-use crate::snapshot::{Link, Snapshot};
+use crate::snapshot::Snapshot;
 
 use classify::classify;
+use groups::{Group, Ingress, groups};
 use head::LaneFamily;
 use locate::{find, hash, locate};
 use route::{RouteArrays, run_routes};
 use translate::{Leaving, Output, Step};
 
 mod classify;
+mod groups;
 mod head;
 mod locate;
 mod route;
@@ -54,7 +55,7 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// A set of the burst's slots, one bit for each, counted from the first slot of the burst.
+/// A set of packets of a burst, one bit for each: positions in the list of slots that the lane processes together.
 type Slots = u64;
 
 /// Temporary memory of the lane for an address family. Each array is indexed by the packet's position in the burst.
@@ -104,14 +105,22 @@ pub enum Buffers<'b, 'p> {
 impl Buffers<'_, '_> {
     /// See [`PacketIo::heads`](crate::packet::io::PacketIo::heads).
     #[inline(always)]
-    fn heads<'a>(&'a mut self, slots: Range<usize>, heads: &mut Heads<'a>, windows: &mut [Window; BURST_SIZE]) {
+    fn heads<'a>(&'a mut self, slots: &[BufferIndex], heads: &mut Heads<'a>, windows: &mut [Window; BURST_SIZE]) {
         match self {
             Self::Io(io) => io.heads(slots, heads, windows),
             Self::Packets(packets) => {
-                let packets = packets.iter_mut().skip(slots.start).take(slots.len());
-                for (packet, (head, window)) in packets.zip(heads.iter_mut().zip(windows)) {
-                    *window = packet.window();
-                    *head = packet.head_mut();
+                let (count, mut next) = (packets.len(), 0);
+                let mut packets = packets.iter_mut();
+                for (slot, (head, window)) in slots.iter().zip(heads.iter_mut().zip(windows)) {
+                    *head = None;
+                    let slot = usize::from(*slot);
+                    if (next..count).contains(&slot)
+                        && let Some(packet) = packets.nth(slot - next)
+                    {
+                        *window = packet.window();
+                        *head = packet.head_mut();
+                        next = slot + 1;
+                    }
                 }
             }
         }
@@ -184,37 +193,12 @@ impl Pause {
 /// Number of packets in a burst from which a pause may follow.
 const MANY: usize = 8;
 
-/// The interface on which a burst was received.
-#[derive(Clone, Copy, Debug)]
-struct Ingress {
-    number: u16,
-    mac: Mac,
-    context: Context,
-    outside: bool,
-}
-
-impl Ingress {
-    /// The interface of a port's untagged frames, and what the fast path knows about it.
-    #[inline(always)]
-    fn of(snapshot: &Snapshot, port: PortIndex) -> Option<(Self, &Link)> {
-        let number = snapshot.untagged.get(usize::from(port)).copied().flatten()?;
-        let link = snapshot.links.get(usize::from(number))?;
-        let interface = snapshot.interface(number)?;
-        let ingress = Self {
-            number,
-            mac: *link.mac(),
-            context: interface.context,
-            outside: interface.outside,
-        };
-        Some((ingress, link))
-    }
-}
-
 impl Lane {
     /// The stage to which the cycles of packets from a port belong.
     pub fn stage(snapshot: &Snapshot, port: PortIndex) -> CycleStage {
-        match Ingress::of(snapshot, port) {
-            Some((_, link)) if link.routed_in_lane => CycleStage::Forward,
+        let untagged = snapshot.untagged.get(usize::from(port)).copied().flatten();
+        match untagged.and_then(|number| snapshot.links.get(usize::from(number))) {
+            Some(link) if link.routed_in_lane => CycleStage::Forward,
             _ => CycleStage::Session,
         }
     }
@@ -230,46 +214,63 @@ impl Lane {
         slots: Range<usize>,
     ) -> u128 {
         let slots = slots.start..slots.end.clamp(slots.start, slots.start + BURST_SIZE);
-        let (first, count, mut taken) = (slots.start, slots.len(), 0);
-        let pause = &mut self.pauses[usize::from(port) % PORTS];
-        if !pause.is_over() {
+        let (count, pause) = (slots.len(), usize::from(port) % PORTS);
+        if !self.pauses[pause].is_over() {
             return 0;
         }
-        let Some((ingress, link)) = Ingress::of(ctx.snapshot, port) else {
-            return 0;
-        };
+        let mut taken = 0;
+        for group in &groups(ctx.snapshot, port, slots, &mut burst.buffers) {
+            taken |= match group.ingress.link.tags {
+                0 => self.run_group::<0>(burst, ctx, group),
+                1 => self.run_group::<1>(burst, ctx, group),
+                _ => self.run_group::<2>(burst, ctx, group),
+            };
+        }
+        self.pauses[pause].observe(taken.count_ones() as usize, count);
+        taken
+    }
+
+    /// The same for the packets of one interface, which have this number of tags.
+    #[inline(always)]
+    fn run_group<const TAGS: usize>(
+        &mut self,
+        burst: &mut Burst<'_, '_>,
+        ctx: &mut NodeContext<'_, '_>,
+        Group { ingress, slots }: &Group<'_>,
+    ) -> u128 {
+        let (link, mut taken) = (ingress.link, 0);
+        let all = slots.as_slice();
         if link.express[0] {
-            taken |= run_family::<V4>(&mut self.v4, burst, ctx, &ingress, slots.clone());
+            taken |= run_family::<V4, TAGS>(&mut self.v4, burst, ctx, ingress, all);
         } else if link.routed_in_lane {
-            taken |= run_routes(&mut self.routes, burst, ctx, (&ingress, link.validated), slots.clone());
+            taken |= run_routes::<TAGS>(&mut self.routes, burst, ctx, ingress, all);
         }
-        if link.express[1] && taken.count_ones() as usize != slots.len() {
-            taken |= run_family::<V6>(&mut self.v6, burst, ctx, &ingress, slots);
+        if link.express[1] && taken.count_ones() as usize != all.len() {
+            taken |= run_family::<V6, TAGS>(&mut self.v6, burst, ctx, ingress, all);
         }
-        pause.observe(taken.count_ones() as usize, count);
-        u128::from(taken) << (first % BURST_BUFFERS)
+        slots.mask(taken)
     }
 }
 
-/// The same for the packets of one address family.
+/// Translates and sends those packets of an address family that need nothing unusual. Returns their positions in `slots`.
 #[inline(never)]
-fn run_family<F: LaneFamily>(
+fn run_family<F: LaneFamily, const TAGS: usize>(
     work: &mut LaneArrays<F>,
     burst: &mut Burst<'_, '_>,
     ctx: &mut NodeContext<'_, '_>,
-    ingress: &Ingress,
-    slots: Range<usize>,
+    ingress: &Ingress<'_>,
+    slots: &[BufferIndex],
 ) -> Slots {
-    let (first, count) = (slots.start, slots.len());
+    let count = slots.len();
     let mut heads = NO_HEADS;
-    burst.buffers.heads(slots.clone(), &mut heads, &mut work.windows);
-    let mut plain = classify(work, &heads, count, ingress);
+    burst.buffers.heads(slots, &mut heads, &mut work.windows);
+    let mut plain = classify::<F, TAGS>(work, &heads, count, ingress);
     if plain.tcp | plain.udp == 0 {
         return 0;
     }
     if plain.unusual != 0 || plain.has_unverified {
         burst.buffers.with_packets(|packets| {
-            plain.examine::<F>(packets.get(slots.clone()).unwrap_or_default(), ingress);
+            plain.examine::<F>(slots, packets, (&ingress.mac, TAGS));
         });
         heads = NO_HEADS;
         burst.buffers.heads(slots, &mut heads, &mut work.windows);
@@ -278,9 +279,6 @@ fn run_family<F: LaneFamily>(
     locate(work, count, ctx, ingress);
     find(work, count, ctx.shards);
     let exit = ctx.exit();
-    let Some(meta) = burst.meta.get_mut(first..).and_then(|meta| meta.first_chunk_mut()) else {
-        return 0;
-    };
     let out = Output {
         arrival: Arrival::in_lane(ingress.number, work.high),
         generation: ctx.snapshot.generation,
@@ -297,11 +295,11 @@ fn run_family<F: LaneFamily>(
         shards: ctx.shards,
         out,
     };
-    let mut taken = step.take_all::<F, true>(plain.tcp, &mut heads, work);
-    taken |= step.take_all::<F, false>(plain.udp, &mut heads, work);
+    let mut taken = step.take_all::<F, true, TAGS>(plain.tcp, &mut heads, work);
+    taken |= step.take_all::<F, false, TAGS>(plain.udp, &mut heads, work);
     if step.out.missed != 0 {
-        taken |= step.take_missed::<F, true>(plain.tcp, &mut heads, work);
-        taken |= step.take_missed::<F, false>(plain.udp, &mut heads, work);
+        taken |= step.take_missed::<F, true, TAGS>(plain.tcp, &mut heads, work);
+        taken |= step.take_missed::<F, false, TAGS>(plain.udp, &mut heads, work);
     }
     let Output {
         received,
@@ -312,20 +310,26 @@ fn run_family<F: LaneFamily>(
     } = step.out;
     adjacencies.flush(&exit);
     if trailers != 0 {
-        trim(trailers, &mut burst.buffers, first, &work.lengths);
+        trim::<TAGS>(trailers, &mut burst.buffers, slots, &work.lengths);
     }
-    leaving.send(taken, (first, ingress.number), meta, burst.lists);
+    leaving.send(taken, (slots, ingress.number), burst.meta, burst.lists);
     count_taken(work, taken, received, ctx, ingress);
     taken
 }
 
 /// Removes what follows the datagrams in these frames.
 #[inline(never)]
-fn trim(trailers: Slots, buffers: &mut Buffers<'_, '_>, first: usize, lengths: &[u16; BURST_SIZE]) {
+fn trim<const TAGS: usize>(
+    trailers: Slots,
+    buffers: &mut Buffers<'_, '_>,
+    slots: &[BufferIndex],
+    lengths: &[u16; BURST_SIZE],
+) {
     buffers.with_packets(|packets| {
         each(trailers, |i| {
-            if let Some(packet) = packets.get_mut(first + i) {
-                packet.trim_trailer(ethernet::LENGTH + usize::from(lengths[i]));
+            let slot = slots.get(i).copied().unwrap_or(BufferIndex::MAX);
+            if let Some(packet) = packets.get_mut(usize::from(slot)) {
+                packet.trim_trailer(ethernet::LENGTH + 4 * TAGS + usize::from(lengths[i]));
             }
         });
     });
@@ -347,7 +351,7 @@ fn count_taken<F: LaneFamily>(
     taken: Slots,
     bytes: u64,
     ctx: &mut NodeContext<'_, '_>,
-    ingress: &Ingress,
+    ingress: &Ingress<'_>,
 ) {
     let packets = u64::from(taken.count_ones());
     if packets == 0 {

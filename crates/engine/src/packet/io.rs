@@ -11,8 +11,6 @@
 
 pub mod memory;
 
-use std::ops::Range;
-
 use arrayvec::ArrayVec;
 use sluice_wire::{Packet, Window};
 
@@ -77,15 +75,24 @@ pub trait PacketIo: Send {
     /// empty packet without capacity.
     fn packets<'a>(&'a mut self, into: &mut Packets<'a>);
 
-    /// Borrows the first bytes of the packets in up to [`BURST_SIZE`] consecutive slots: `heads[k]` and `windows[k]` belong to the
-    /// k-th of these slots. This takes less time than [`packets`](Self::packets).
-    fn heads<'a>(&'a mut self, slots: Range<usize>, heads: &mut Heads<'a>, windows: &mut [Window; BURST_SIZE]) {
+    /// Borrows the first bytes of the packets in up to [`BURST_SIZE`] slots, which must be in ascending order: `heads[k]` and
+    /// `windows[k]` belong to `slots[k]`. A slot that is not above all earlier ones gets no head. This takes less time than
+    /// [`packets`](Self::packets).
+    fn heads<'a>(&'a mut self, slots: &[BufferIndex], heads: &mut Heads<'a>, windows: &mut [Window; BURST_SIZE]) {
         let mut packets = Packets::new();
         self.packets(&mut packets);
-        let packets = packets.into_iter().skip(slots.start).take(slots.len());
-        for (packet, (head, window)) in packets.zip(heads.iter_mut().zip(windows)) {
-            *window = packet.window();
-            *head = packet.into_head();
+        let (count, mut next) = (packets.len(), 0);
+        let mut packets = packets.into_iter();
+        for (slot, (head, window)) in slots.iter().zip(heads.iter_mut().zip(windows)) {
+            *head = None;
+            let slot = usize::from(*slot);
+            if (next..count).contains(&slot)
+                && let Some(packet) = packets.nth(slot - next)
+            {
+                *window = packet.window();
+                *head = packet.into_head();
+                next = slot + 1;
+            }
         }
     }
 

@@ -9,13 +9,13 @@ use super::{Interface, Snapshot};
 use crate::packet::io::{NO_PORT, PortIndex};
 
 /// Maximum number of tags that the fast path supports.
-const TAGS: usize = 2;
+pub const MAX_TAGS: usize = 2;
 
 /// The data of an interface that the fast path needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
     /// MAC of the interface, and its tags as in frames.
-    head: [u8; 6 + 4 * TAGS],
+    head: [u8; 6 + 4 * MAX_TAGS],
     /// Number of tags of the interface.
     pub tags: u8,
     /// Priority bits that frames keep; see [`super::Priority::kept`].
@@ -76,7 +76,7 @@ impl Link {
         for (byte, value) in head.iter_mut().zip(interface.mac.into_iter().chain(tags)) {
             *byte = value;
         }
-        let routes = interface.bridge.is_none() && interface.tags.len() <= TAGS;
+        let routes = interface.bridge.is_none() && interface.tags.len() <= MAX_TAGS;
         let passes = routes && snapshot.needs_routes_alone(interface);
         Self {
             head,
@@ -102,7 +102,7 @@ impl Link {
     /// Whether the fast path supports the interface's number of tags.
     #[inline(always)]
     pub fn is_shallow(&self) -> bool {
-        usize::from(self.tags) <= TAGS
+        usize::from(self.tags) <= MAX_TAGS
     }
 
     /// MAC address of the interface.
@@ -123,6 +123,6 @@ impl Link {
 }
 
 /// Length in bytes of a header with the MAC addresses and the maximum number of tags.
-pub const HEAD: usize = ethernet::LENGTH - 2 + 4 * TAGS;
+pub const HEAD: usize = ethernet::LENGTH - 2 + 4 * MAX_TAGS;
 
 const _: () = assert!(size_of::<Link>() <= 32);

@@ -10,7 +10,7 @@ use crate::packet::punt;
 use crate::session::family::Family;
 use crate::snapshot::chains::Chains;
 
-use super::{Interface, Snapshot};
+use super::{Interface, MAX_TAGS, Snapshot};
 
 /// A virtual router. The number of the router is the context of packets that arrive on its interfaces.
 #[derive(Clone, Debug, Default)]
@@ -115,7 +115,7 @@ impl Snapshot {
     /// Whether nothing but sessions determines what happens to the plain packets of an interface, for IPv4 and for IPv6.
     pub fn takes_express(&self, interface: &Interface) -> [bool; 2] {
         let is_alone = interface.bridge.is_none()
-            && interface.tags.is_empty()
+            && interface.tags.len() <= MAX_TAGS
             && self.shares.is_none()
             && self.sites.is_none()
             && self.chains_of(interface.router).is_none()

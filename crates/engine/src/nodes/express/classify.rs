@@ -2,13 +2,15 @@
 
 use sluice_table::simd::bytes::positions_of;
 use sluice_wire::ipv4::protocol::{TCP, UDP};
+use sluice_wire::field::Mac;
 use sluice_wire::{Checksums, Class, Fragment, Packet, layers};
 
-use crate::packet::io::{BURST_SIZE, Head, Heads};
+use crate::packet::io::{BURST_SIZE, BufferIndex, Head, Heads};
 use crate::session::family::Family;
 
-use super::head::LaneFamily;
-use super::{Ingress, LaneArrays, Slots, each};
+use super::head::{LaneFamily, behind};
+use super::groups::Ingress;
+use super::{LaneArrays, Slots, each};
 
 /// The plain packets of a burst.
 pub(super) struct Plain {
@@ -28,13 +30,13 @@ pub(super) struct Plain {
     clippy::needless_range_loop,
     reason = "an index below the number of elements needs no checks in any of the arrays"
 )]
-pub(super) fn classify<F: LaneFamily>(
+pub(super) fn classify<F: LaneFamily, const TAGS: usize>(
     work: &mut LaneArrays<F>,
     heads: &Heads<'_>,
     count: usize,
-    ingress: &Ingress,
+    ingress: &Ingress<'_>,
 ) -> Plain {
-    let (pattern, context) = (F::pattern(&ingress.mac), F::context(ingress.context));
+    let (pattern, context) = (F::pattern(&ingress.mac, TAGS), F::context(ingress.context));
     let (mut others, mut checksums) = (0, 0);
     for i in 0..count.min(BURST_SIZE) {
         let Some(head) = &heads[i] else {
@@ -44,7 +46,8 @@ pub(super) fn classify<F: LaneFamily>(
         let (head, window): (&Head, _) = (head, work.windows[i]);
         checksums |= window.checksums as u8 ^ Checksums::Vouched as u8;
         let matches = head.first_chunk().is_some_and(|bytes| pattern.matches(bytes));
-        match F::length_of(head, window.length) {
+        let head = behind::<TAGS>(head);
+        match F::length_of(head, window.length.saturating_sub(4 * TAGS as u16)) {
             Some(length) if matches => {
                 work.protocols[i] = F::protocol_of(head);
                 work.lengths[i] = length;
@@ -73,16 +76,21 @@ impl Plain {
     /// unusual packet.
     #[cold]
     #[inline(never)]
-    pub(super) fn examine<F: LaneFamily>(&mut self, packets: &[Packet<'_>], ingress: &Ingress) {
+    pub(super) fn examine<F: LaneFamily>(
+        &mut self,
+        slots: &[BufferIndex],
+        packets: &[Packet<'_>],
+        (mac, tags): (&Mac, usize),
+    ) {
+        let packet = |i: usize| packets.get(usize::from(*slots.get(i)?));
         each(self.tcp | self.udp, |i| {
-            let is_verified = packets
-                .get(i)
-                .is_some_and(|packet| packet.checksums() == Checksums::Vouched || F::is_verified(packet, &ingress.mac));
+            let is_verified = packet(i)
+                .is_some_and(|packet| packet.checksums() == Checksums::Vouched || F::is_verified(packet, tags, mac));
             self.unusual |= Slots::from(!is_verified) << i;
         });
         self.leave(self.unusual);
         if self.unusual != 0 {
-            self.leave(followers::<F>(self.unusual, self.tcp | self.udp, packets));
+            self.leave(followers::<F>(self.unusual, self.tcp | self.udp, packet));
         }
     }
 
@@ -93,9 +101,13 @@ impl Plain {
 
 /// The slots of those packets that follow an unusual packet of their flow, or a fragment between their hosts. The graph
 /// processes them, too, so that it tracks the packets of a flow in the order in which they arrived.
-fn followers<F: Family>(unusual: Slots, plain: Slots, packets: &[Packet<'_>]) -> Slots {
+fn followers<'p, F: Family>(
+    unusual: Slots,
+    plain: Slots,
+    packet: impl Fn(usize) -> Option<&'p Packet<'p>>,
+) -> Slots {
     let parse = |i: usize| {
-        let frame = packets.get(i)?.bytes();
+        let frame = packet(i)?.bytes();
         let layers = layers::parse(frame).ok()?;
         let is_of_family = layers.class == if F::IS_V6 { Class::Ipv6 } else { Class::Ipv4 };
         is_of_family.then_some((frame, layers))

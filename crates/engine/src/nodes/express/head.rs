@@ -8,9 +8,26 @@ use sluice_wire::field::Mac;
 use sluice_wire::key::{KeyWords4, KeyWords6, context4, context6};
 use sluice_wire::{Context, Direction, FlowKey4, FlowKey6, Packet, ipv4, ipv6, plain4, plain6};
 
-use crate::packet::io::Head;
+use crate::packet::io::{HEAD, Head};
 use crate::session::family::{Family, V4, V6};
 use crate::session::record::{Session4, Session6};
+use crate::snapshot::MAX_TAGS;
+
+/// The bytes of a head behind its tags: the EtherType is at offset 12, as in an untagged frame.
+pub type Untagged = [u8; HEAD - 4 * MAX_TAGS];
+
+/// The bytes of a frame with this number of tags, as if it had none. The bytes before the EtherType have no meaning if there are
+/// tags.
+#[inline(always)]
+pub fn behind<const TAGS: usize>(head: &Head) -> &Untagged {
+    head[4 * TAGS..].first_chunk().unwrap_or(&[0; _])
+}
+
+/// Like [`behind`], mutable. `None` if there are more than [`MAX_TAGS`] tags.
+#[inline(always)]
+pub fn behind_mut<const TAGS: usize>(head: &mut Head) -> Option<&mut Untagged> {
+    head[4 * TAGS..].first_chunk_mut()
+}
 
 /// Offset of the transport header.
 const L4_OF_V4: usize = ethernet::LENGTH + ipv4::LENGTH;
@@ -23,28 +40,28 @@ pub trait LaneFamily: Family {
     /// Length in bytes of the IP header.
     const NETWORK: u16;
 
-    /// The pattern of a plain packet to `mac`, except for its length and its protocol: whole, without IP options or extension
+    /// The pattern of a plain packet to `mac`, except for its tags, its length and its protocol: whole, without IP options or extension
     /// headers, with a hop limit above 1. Neither the transport header nor the addresses are checked: packets with invalid
     /// addresses have no session.
-    fn pattern(mac: &Mac) -> Pattern;
+    fn pattern(mac: &Mac, tags: usize) -> Pattern;
 
     /// The protocol of a plain packet.
-    fn protocol_of(head: &Head) -> u8;
+    fn protocol_of(head: &Untagged) -> u8;
 
     /// The length of the datagram of a packet that matches the pattern. `None` if the frame of this length is too short for it.
-    fn length_of(head: &Head, frame: u16) -> Option<u16>;
+    fn length_of(head: &Untagged, frame: u16) -> Option<u16>;
 
     /// Whether the EtherType is that of the other address family.
-    fn is_of_other_family(head: &Head) -> bool;
+    fn is_of_other_family(head: &Untagged) -> bool;
 
     /// Verifies the checksums of a plain packet in software. Returns whether they are correct.
-    fn is_verified(packet: &Packet<'_>, mac: &Mac) -> bool;
+    fn is_verified(packet: &Packet<'_>, tags: usize, mac: &Mac) -> bool;
 
     /// The low bits of a context at their place in the words of a key.
     fn context(context: Context) -> u64;
 
     /// The key of a plain packet. `context` is the result of [`context`](Self::context).
-    fn words_of(head: &Head, context: u64) -> Self::KeyWords;
+    fn words_of(head: &Untagged, context: u64) -> Self::KeyWords;
 
     /// The key that has these words. `high` are the high bits of its context.
     fn whole_key(words: Self::KeyWords, high: u8) -> Self::Key;
@@ -56,17 +73,17 @@ pub trait LaneFamily: Family {
     fn hash_words(hasher: &Hasher, words: &[Self::KeyWords], high: u8, out: &mut [u64]);
 
     /// The transport header of a plain packet.
-    fn transport(head: &Head) -> &[u8; 20];
+    fn transport(head: &Untagged) -> &[u8; 20];
 
     /// Whether the packet must not be fragmented.
-    fn is_atomic(head: &Head) -> bool;
+    fn is_atomic(head: &Untagged) -> bool;
 
     /// Translates a plain packet of a session and decrements its hop limit.
-    fn translate<const IS_TCP: bool>(head: &mut Head, session: &Self::Session, direction: Direction);
+    fn translate<const IS_TCP: bool>(head: &mut Untagged, session: &Self::Session, direction: Direction);
 }
 
 #[inline(always)]
-fn be16(head: &Head, at: usize) -> u16 {
+fn be16(head: &Untagged, at: usize) -> u16 {
     u16::from_be_bytes([head[at], head[at + 1]])
 }
 
@@ -75,36 +92,37 @@ impl LaneFamily for V4 {
     const NETWORK: u16 = ipv4::LENGTH as u16;
 
     #[inline(always)]
-    fn pattern(mac: &Mac) -> Pattern {
+    fn pattern(mac: &Mac, tags: usize) -> Pattern {
+        let at = 4 * tags;
         let [ethertype_high, ethertype_low] = ethertype::IPV4.to_be_bytes();
         let [fragment_high, fragment_low] = (ipv4::MORE_FRAGMENTS | ipv4::FRAGMENT_OFFSET).to_be_bytes();
         Pattern::ANY
             .with(0, *mac)
-            .with(12, [ethertype_high, ethertype_low, 0x45])
-            .with_bits(20, fragment_high, 0)
-            .with_bits(21, fragment_low, 0)
-            .with_minimum(22, 2)
+            .with(at + 12, [ethertype_high, ethertype_low, 0x45])
+            .with_bits(at + 20, fragment_high, 0)
+            .with_bits(at + 21, fragment_low, 0)
+            .with_minimum(at + 22, 2)
     }
 
     #[inline(always)]
-    fn protocol_of(head: &Head) -> u8 {
+    fn protocol_of(head: &Untagged) -> u8 {
         head[23]
     }
 
     #[inline(always)]
-    fn length_of(head: &Head, frame: u16) -> Option<u16> {
+    fn length_of(head: &Untagged, frame: u16) -> Option<u16> {
         let length = be16(head, 16);
         (ethernet::LENGTH + usize::from(length) <= usize::from(frame)).then_some(length)
     }
 
     #[inline(always)]
-    fn is_of_other_family(head: &Head) -> bool {
+    fn is_of_other_family(head: &Untagged) -> bool {
         be16(head, 12) == ethertype::IPV6
     }
 
     #[inline(never)]
-    fn is_verified(packet: &Packet<'_>, mac: &Mac) -> bool {
-        plain4(packet.bytes(), 0, packet.checksums(), mac).is_some()
+    fn is_verified(packet: &Packet<'_>, tags: usize, mac: &Mac) -> bool {
+        plain4(packet.bytes(), tags, packet.checksums(), mac).is_some()
     }
 
     #[inline(always)]
@@ -113,7 +131,7 @@ impl LaneFamily for V4 {
     }
 
     #[inline(always)]
-    fn words_of(head: &Head, context: u64) -> KeyWords4 {
+    fn words_of(head: &Untagged, context: u64) -> KeyWords4 {
         let headers = head[22..].first_chunk();
         headers.map_or_else(KeyWords4::default, |headers| KeyWords4::of_headers(headers, context))
     }
@@ -134,17 +152,17 @@ impl LaneFamily for V4 {
     }
 
     #[inline(always)]
-    fn transport(head: &Head) -> &[u8; 20] {
+    fn transport(head: &Untagged) -> &[u8; 20] {
         head[L4_OF_V4..].first_chunk().unwrap_or(&[0; 20])
     }
 
     #[inline(always)]
-    fn is_atomic(head: &Head) -> bool {
+    fn is_atomic(head: &Untagged) -> bool {
         be16(head, 20) & ipv4::DONT_FRAGMENT != 0
     }
 
     #[inline(always)]
-    fn translate<const IS_TCP: bool>(head: &mut Head, session: &Session4, direction: Direction) {
+    fn translate<const IS_TCP: bool>(head: &mut Untagged, session: &Session4, direction: Direction) {
         let (_, rest) = head.split_at_mut(ethernet::LENGTH);
         if let Some((network, rest)) = rest.split_first_chunk_mut()
             && let Some(transport) = rest.first_chunk_mut()
@@ -160,34 +178,35 @@ impl LaneFamily for V6 {
     const NETWORK: u16 = ipv6::LENGTH as u16;
 
     #[inline(always)]
-    fn pattern(mac: &Mac) -> Pattern {
+    fn pattern(mac: &Mac, tags: usize) -> Pattern {
+        let at = 4 * tags;
         let [ethertype_high, ethertype_low] = ethertype::IPV6.to_be_bytes();
         Pattern::ANY
             .with(0, *mac)
-            .with(12, [ethertype_high, ethertype_low])
-            .with_bits(14, 0xf0, 0x60)
-            .with_minimum(21, 2)
+            .with(at + 12, [ethertype_high, ethertype_low])
+            .with_bits(at + 14, 0xf0, 0x60)
+            .with_minimum(at + 21, 2)
     }
 
     #[inline(always)]
-    fn protocol_of(head: &Head) -> u8 {
+    fn protocol_of(head: &Untagged) -> u8 {
         head[20]
     }
 
     #[inline(always)]
-    fn length_of(head: &Head, frame: u16) -> Option<u16> {
+    fn length_of(head: &Untagged, frame: u16) -> Option<u16> {
         let payload = be16(head, 18);
         (L4_OF_V6 + usize::from(payload) <= usize::from(frame)).then(|| payload + Self::NETWORK)
     }
 
     #[inline(always)]
-    fn is_of_other_family(head: &Head) -> bool {
+    fn is_of_other_family(head: &Untagged) -> bool {
         be16(head, 12) == ethertype::IPV4
     }
 
     #[inline(never)]
-    fn is_verified(packet: &Packet<'_>, mac: &Mac) -> bool {
-        plain6(packet.bytes(), 0, packet.checksums(), mac).is_some()
+    fn is_verified(packet: &Packet<'_>, tags: usize, mac: &Mac) -> bool {
+        plain6(packet.bytes(), tags, packet.checksums(), mac).is_some()
     }
 
     #[inline(always)]
@@ -196,7 +215,7 @@ impl LaneFamily for V6 {
     }
 
     #[inline(always)]
-    fn words_of(head: &Head, context: u64) -> KeyWords6 {
+    fn words_of(head: &Untagged, context: u64) -> KeyWords6 {
         let headers = head[18..].first_chunk();
         headers.map_or_else(KeyWords6::default, |headers| KeyWords6::of_headers(headers, context))
     }
@@ -217,18 +236,18 @@ impl LaneFamily for V6 {
     }
 
     #[inline(always)]
-    fn transport(head: &Head) -> &[u8; 20] {
+    fn transport(head: &Untagged) -> &[u8; 20] {
         head[L4_OF_V6..].first_chunk().unwrap_or(&[0; 20])
     }
 
     #[inline(always)]
-    fn is_atomic(_: &Head) -> bool {
+    fn is_atomic(_: &Untagged) -> bool {
         // Routers do not fragment IPv6.
         true
     }
 
     #[inline(always)]
-    fn translate<const IS_TCP: bool>(head: &mut Head, session: &Session6, direction: Direction) {
+    fn translate<const IS_TCP: bool>(head: &mut Untagged, session: &Session6, direction: Direction) {
         let (_, rest) = head.split_at_mut(ethernet::LENGTH);
         if let Some((network, rest)) = rest.split_first_chunk_mut()
             && let Some(transport) = rest.first_chunk_mut()

@@ -11,7 +11,8 @@ use crate::snapshot::Nat;
 use crate::snapshot::steering::{Shortcut, Steering};
 
 use super::head::LaneFamily;
-use super::{Ingress, LaneArrays};
+use super::LaneArrays;
+use super::groups::Ingress;
 
 /// The shards by number; `None` if another worker owns the shard.
 type Shards<'s, 'm> = &'s [Option<Box<Shard<'m>>>];
@@ -29,7 +30,7 @@ pub(super) fn locate<F: LaneFamily>(
     work: &mut LaneArrays<F>,
     count: usize,
     ctx: &NodeContext<'_, '_>,
-    ingress: &Ingress,
+    ingress: &Ingress<'_>,
 ) {
     let (nat, steering) = (ctx.snapshot.nat::<F>(), &ctx.start.steering);
     let slowly = |key: &F::Key| shard_by(nat, steering, key, ingress);
@@ -89,7 +90,7 @@ fn locate_each<F: LaneFamily>(
 /// The shard of a packet to which no shortcut applies.
 #[cold]
 #[inline(never)]
-fn shard_by<F: LaneFamily>(nat: &Nat<F>, steering: &Steering, key: &F::Key, ingress: &Ingress) -> u16 {
+fn shard_by<F: LaneFamily>(nat: &Nat<F>, steering: &Steering, key: &F::Key, ingress: &Ingress<'_>) -> u16 {
     steering.shard_by::<F>(nat, None, key, ingress.number, ingress.outside)
 }
 

@@ -6,22 +6,22 @@
 //! send        checks the way out, decrements the TTL, writes the MAC addresses
 //! ```
 
-use std::ops::Range;
-
 use sluice_route::{RouterIndex, validate_reverse_path};
 use sluice_table::prefix::NO_ROUTE;
 use sluice_table::simd::bytes::positions_of;
+use sluice_wire::field::Mac;
 use sluice_wire::validity::is_unicast;
 use sluice_wire::{Checksums, Packet, Window, ethernet, ipv4, transit4};
 
 use crate::features::context::{NodeContext, OutputContext};
 use crate::nodes::output::AdjacencyCache;
-use crate::packet::io::{BURST_SIZE, Head, Heads};
+use crate::packet::io::{BURST_SIZE, BufferIndex, Head, Heads};
 use crate::session::family::V4;
 
-use super::head::LaneFamily;
+use super::groups::Ingress;
+use super::head::{LaneFamily, behind, behind_mut};
 use super::translate::Leaving;
-use super::{Burst, Ingress, NO_HEADS, Slots, each, trim};
+use super::{Burst, NO_HEADS, Slots, each, trim};
 
 /// Temporary memory of the lane without sessions. Each array is indexed by the packet's position in the burst.
 pub struct RouteArrays {
@@ -59,25 +59,25 @@ impl Default for RouteArrays {
 /// Smallest datagram that the lane takes. The graph validates shorter ones completely.
 const MIN_LENGTH: u16 = ipv4::LENGTH as u16 + 20;
 
-/// Routes and sends those of the slots that need nothing unusual. Returns their slots, counted from the first of the burst.
+/// Routes and sends those of the slots that need nothing unusual. Returns their positions in `slots`.
 #[inline(never)]
-pub(super) fn run_routes(
+pub(super) fn run_routes<const TAGS: usize>(
     work: &mut RouteArrays,
     burst: &mut Burst<'_, '_>,
     ctx: &mut NodeContext<'_, '_>,
-    (ingress, is_validated): (&Ingress, bool),
-    slots: Range<usize>,
+    ingress: &Ingress<'_>,
+    slots: &[BufferIndex],
 ) -> Slots {
-    let (first, count) = (slots.start, slots.len());
+    let count = slots.len();
     let mut heads = NO_HEADS;
-    burst.buffers.heads(slots.clone(), &mut heads, &mut work.windows);
-    let (mut plain, has_unverified) = classify(work, &heads, count, ingress);
+    burst.buffers.heads(slots, &mut heads, &mut work.windows);
+    let (mut plain, has_unverified) = classify::<TAGS>(work, &heads, count, ingress);
     if plain == 0 {
         return 0;
     }
     if has_unverified {
         burst.buffers.with_packets(|packets| {
-            plain = verified(plain, packets.get(slots.clone()).unwrap_or_default(), ingress);
+            plain = verified(plain, slots, packets, (&ingress.mac, TAGS));
         });
         heads = NO_HEADS;
         burst.buffers.heads(slots, &mut heads, &mut work.windows);
@@ -89,7 +89,7 @@ pub(super) fn run_routes(
     let (routers, destinations) = (&work.routers[..count], &work.destinations[..count]);
     let routes = &mut work.routes[..count];
     ctx.forwarding.route_values::<V4>(routers, destinations, routes);
-    if is_validated {
+    if ingress.link.validated {
         let (sources, back) = (&work.sources[..count], &mut work.back[..count]);
         ctx.forwarding.route_values::<V4>(routers, sources, back);
         remove_unverified(work, count, ingress, ctx);
@@ -101,14 +101,13 @@ pub(super) fn run_routes(
         received: 0,
         trailers: 0,
     };
-    let taken = send_all(&mut way, plain, &mut heads, work, &exit);
+    let taken = send_all::<TAGS>(&mut way, plain, &mut heads, work, &exit);
     way.adjacencies.flush(&exit);
     if way.trailers != 0 {
-        trim(way.trailers, &mut burst.buffers, first, &work.lengths);
+        trim::<TAGS>(way.trailers, &mut burst.buffers, slots, &work.lengths);
     }
-    if let Some(meta) = burst.meta.get_mut(first..).and_then(|meta| meta.first_chunk_mut()) {
-        way.leaving.send(taken, (first, ingress.number), meta, burst.lists);
-    }
+    way.leaving
+        .send(taken, (slots, ingress.number), burst.meta, burst.lists);
     if let Some(counters) = ctx.counters.interfaces.get(usize::from(ingress.number)) {
         counters.received.add(taken.count_ones().into());
         counters.received_bytes.add(way.received);
@@ -123,17 +122,19 @@ pub(super) fn run_routes(
     clippy::needless_range_loop,
     reason = "an index below the number of elements needs no checks in any of the arrays"
 )]
-fn classify(work: &mut RouteArrays, heads: &Heads<'_>, count: usize, ingress: &Ingress) -> (Slots, bool) {
-    let pattern = V4::pattern(&ingress.mac);
+fn classify<const TAGS: usize>(work: &mut RouteArrays, heads: &Heads<'_>, count: usize, ingress: &Ingress<'_>) -> (Slots, bool) {
+    let pattern = V4::pattern(&ingress.mac, TAGS);
     let mut checksums = 0;
     for i in 0..count.min(BURST_SIZE) {
         work.is_plain[i] = 0;
         let Some(head) = &heads[i] else { continue };
         let (head, window): (&Head, _) = (head, work.windows[i]);
         checksums |= window.checksums as u8 ^ Checksums::Vouched as u8;
-        if let Some(length) = V4::length_of(head, window.length)
+        let matches = head.first_chunk().is_some_and(|bytes| pattern.matches(bytes));
+        let head = behind::<TAGS>(head);
+        if let Some(length) = V4::length_of(head, window.length.saturating_sub(4 * TAGS as u16))
             && length >= MIN_LENGTH
-            && head.first_chunk().is_some_and(|bytes| pattern.matches(bytes))
+            && matches
         {
             work.is_plain[i] = 1;
             work.lengths[i] = length;
@@ -154,12 +155,13 @@ fn classify(work: &mut RouteArrays, heads: &Heads<'_>, count: usize, ingress: &I
 /// The plain packets whose checksums the device has verified, or which are verified here.
 #[cold]
 #[inline(never)]
-fn verified(plain: Slots, packets: &[Packet<'_>], ingress: &Ingress) -> Slots {
+fn verified(plain: Slots, slots: &[BufferIndex], packets: &[Packet<'_>], (mac, tags): (&Mac, usize)) -> Slots {
+    let packet = |i: usize| packets.get(usize::from(*slots.get(i)?));
     let mut verified = plain;
     each(plain, |i| {
-        let is_verified = packets.get(i).is_some_and(|packet| {
+        let is_verified = packet(i).is_some_and(|packet| {
             let checksums = packet.checksums();
-            checksums == Checksums::Vouched || transit4(packet.bytes(), 0, checksums, &ingress.mac).is_some()
+            checksums == Checksums::Vouched || transit4(packet.bytes(), tags, checksums, mac).is_some()
         });
         verified &= !(Slots::from(!is_verified) << i);
     });
@@ -169,7 +171,7 @@ fn verified(plain: Slots, packets: &[Packet<'_>], ingress: &Ingress) -> Slots {
 /// Removes the routes of packets if the quick check does not prove that their sources are valid (BCP 38). The graph validates these
 /// packets completely.
 #[inline(never)]
-fn remove_unverified(work: &mut RouteArrays, count: usize, ingress: &Ingress, ctx: &NodeContext<'_, '_>) {
+fn remove_unverified(work: &mut RouteArrays, count: usize, ingress: &Ingress<'_>, ctx: &NodeContext<'_, '_>) {
     let Some(interface) = ctx.snapshot.interface(ingress.number) else {
         return;
     };
@@ -200,7 +202,7 @@ struct Way {
 /// Sends those of the packets that have a resolved next hop and are not too long, and returns their slots. The other packets are
 /// left unchanged.
 #[inline(never)]
-fn send_all(way: &mut Way, slots: Slots, heads: &mut Heads<'_>, work: &RouteArrays, exit: &OutputContext<'_>) -> Slots {
+fn send_all<const TAGS: usize>(way: &mut Way, slots: Slots, heads: &mut Heads<'_>, work: &RouteArrays, exit: &OutputContext<'_>) -> Slots {
     let mut others = 0;
     each(slots, |i| {
         let (route, length) = (work.routes[i], work.lengths[i]);
@@ -216,23 +218,22 @@ fn send_all(way: &mut Way, slots: Slots, heads: &mut Heads<'_>, work: &RouteArra
             }
             adjacency = way.adjacencies.at(route).0;
         }
-        if !adjacency.is_direct_for(length) {
+        if !adjacency.is_direct_for::<TAGS>(length) {
             others |= 1 << i;
             return;
         }
         let frame = usize::from(work.windows[i].length);
-        let end = ethernet::LENGTH + usize::from(length);
+        let end = ethernet::LENGTH + 4 * TAGS + usize::from(length);
         let mut sent = frame;
         if end != frame {
             way.trailers |= 1 << i;
             sent = end.max(frame.min(ethernet::MIN_FRAME));
         }
-        if let Some((link, rest)) = head.split_first_chunk_mut::<{ ethernet::LENGTH }>()
-            && let (Some(addresses), Some(network)) = (link.first_chunk_mut(), rest.first_chunk_mut())
-        {
+        let inner = behind_mut::<TAGS>(head);
+        if let Some(network) = inner.and_then(|inner| inner[ethernet::LENGTH..].first_chunk_mut()) {
             ipv4::decrement_header_ttl(network);
-            adjacency.rewrite_link(addresses, sent);
         }
+        adjacency.rewrite_head::<TAGS>(head, sent);
         way.received += frame as u64;
         way.leaving.add(i, adjacency.way_out());
     });

@@ -10,13 +10,13 @@ use crate::features::context::OutputContext;
 use crate::features::revalidation::is_carried_over;
 use crate::nodes::output::{AdjacencyCache, WayOut};
 use crate::packet::batch::{Meta, put};
-use crate::packet::io::{ALL_SLOTS, BURST_SIZE, BufferIndex, Head, Heads};
+use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, Heads};
 use crate::packet::lists::Lists;
 use crate::session::arrival::Arrival;
 use crate::session::family::Session;
 use crate::session::shard::Shard;
 
-use super::head::LaneFamily;
+use super::head::{LaneFamily, Untagged, behind, behind_mut};
 use super::{LaneArrays, Slots, each};
 
 /// The state of the last pass.
@@ -73,32 +73,33 @@ impl Leaving {
         self.all[1].0 |= way.0;
     }
 
-    /// Stores the interfaces of packets and puts the packets on the lists of their ports, in the order of their slots. `first` is
-    /// the slot of the first packet of the burst. The packets have arrived on `interface`.
+    /// Stores the interfaces of packets and puts the packets on the lists of their ports, in ascending order. The packets have
+    /// arrived on `interface`.
     #[inline(always)]
     pub(super) fn send(
         &self,
         taken: Slots,
-        (first, interface): (usize, u16),
-        meta: &mut [Meta; BURST_SIZE],
+        (slots, interface): (&[BufferIndex], u16),
+        meta: &mut [Meta; BURST_BUFFERS],
         lists: &mut Lists,
     ) {
-        let count = taken.count_ones() as usize;
         // All packets are taken, or the first ones.
         let is_run = taken & taken.wrapping_add(1) == 0;
         let [way, other] = self.all;
-        let run = ALL_SLOTS.get(first..first + count);
+        let run = slots.get(..taken.count_ones() as usize);
         if let Some(run) = run.filter(|_| is_run && way == other) {
-            for meta in &mut meta[..count.min(BURST_SIZE)] {
+            for slot in run {
+                let meta = &mut meta[usize::from(*slot) % BURST_BUFFERS];
                 (meta.interface, meta.egress) = (interface, way.interface());
             }
             lists.send_all(way.port(), run);
             return;
         }
         each(taken, |i| {
-            let way = self.ways[i];
-            (meta[i].interface, meta[i].egress) = (interface, way.interface());
-            lists.send(way.port(), (first + i) as BufferIndex);
+            let (way, slot) = (self.ways[i], slots.get(i).copied().unwrap_or_default());
+            let meta = &mut meta[usize::from(slot) % BURST_BUFFERS];
+            (meta.interface, meta.egress) = (interface, way.interface());
+            lists.send(way.port(), slot);
         });
     }
 }
@@ -107,7 +108,7 @@ impl Step<'_, '_, '_> {
     /// Translates and sends those of the packets that need nothing unusual, and returns their slots. The other packets are left
     /// unchanged.
     #[inline(never)]
-    pub(super) fn take_all<F: LaneFamily, const IS_TCP: bool>(
+    pub(super) fn take_all<F: LaneFamily, const IS_TCP: bool, const TAGS: usize>(
         &mut self,
         slots: Slots,
         heads: &mut Heads<'_>,
@@ -115,7 +116,7 @@ impl Step<'_, '_, '_> {
     ) -> Slots {
         let mut others = 0;
         each(slots, |i| {
-            if !self.take::<F, IS_TCP>(i, heads, work) {
+            if !self.take::<F, IS_TCP, TAGS>(i, heads, work) {
                 others |= 1 << i;
             }
         });
@@ -124,7 +125,7 @@ impl Step<'_, '_, '_> {
 
     /// The same for one packet. Returns whether the packet was sent.
     #[inline(always)]
-    fn take<F: LaneFamily, const IS_TCP: bool>(
+    fn take<F: LaneFamily, const IS_TCP: bool, const TAGS: usize>(
         &mut self,
         i: usize,
         heads: &mut Heads<'_>,
@@ -139,14 +140,14 @@ impl Step<'_, '_, '_> {
             self.out.missed |= 1 << i;
             return false;
         };
-        self.out.take_found::<F, IS_TCP>(i, heads, work, found)
+        self.out.take_found::<F, IS_TCP, TAGS>(i, heads, work, found)
     }
 
     /// Like [`take_all`](Self::take_all), for packets whose key the probable record does not have: searches the records that have
     /// it.
     #[cold]
     #[inline(never)]
-    pub(super) fn take_missed<F: LaneFamily, const IS_TCP: bool>(
+    pub(super) fn take_missed<F: LaneFamily, const IS_TCP: bool, const TAGS: usize>(
         &mut self,
         slots: Slots,
         heads: &mut Heads<'_>,
@@ -158,7 +159,7 @@ impl Step<'_, '_, '_> {
                 && !work.candidates[i].is_none()
                 && let Some(found) = F::table(shard).search_mut(work.hashes[i], &F::whole_key(work.keys[i], work.high))
             {
-                taken |= Slots::from(self.out.take_found::<F, IS_TCP>(i, heads, work, found)) << i;
+                taken |= Slots::from(self.out.take_found::<F, IS_TCP, TAGS>(i, heads, work, found)) << i;
             }
         });
         taken
@@ -169,7 +170,7 @@ impl Output<'_, '_> {
     /// Translates and sends a packet of a session if it needs nothing unusual. Otherwise returns `false` without an effect on the
     /// packet.
     #[inline(always)]
-    fn take_found<F: LaneFamily, const IS_TCP: bool>(
+    fn take_found<F: LaneFamily, const IS_TCP: bool, const TAGS: usize>(
         &mut self,
         i: usize,
         heads: &mut Heads<'_>,
@@ -189,37 +190,38 @@ impl Output<'_, '_> {
         if session.generation() != self.generation && !is_carried_over::<F>(session, self.exit.snapshot) {
             return self.leave(work.shards[i], index);
         }
+        let inner = behind::<TAGS>(head);
         // What leaves with a shared address and may be fragmented gets an IP ID.
-        if !F::is_atomic(head) && session.nat().translates() && session.nat().outbound(direction) {
+        if !F::is_atomic(inner) && session.nat().translates() && session.nat().outbound(direction) {
             return self.leave(work.shards[i], index);
         }
         let (length, frame) = (work.lengths[i], usize::from(work.windows[i].length));
-        let Some(data) = data_of::<F, IS_TCP>(head, length) else {
+        let Some(data) = data_of::<F, IS_TCP>(inner, length) else {
             return self.leave(work.shards[i], index);
         };
         let adjacency = match self.adjacencies.of(session.adjacency(direction), self.exit) {
-            Some(adjacency) if adjacency.is_direct_for(length) => adjacency,
+            Some(adjacency) if adjacency.is_direct_for::<TAGS>(length) => adjacency,
             _ => return self.leave(work.shards[i], index),
         };
         let track = session.track_in_lane();
         if IS_TCP {
-            let segment = Segment::of_data(F::transport(head), data);
+            let segment = Segment::of_data(F::transport(inner), data);
             track.tracking.advance(direction, &segment);
         }
         track.count(direction, length);
         if arrival.refreshes() {
             track.last_seen = self.stamp;
         }
-        F::translate::<IS_TCP>(head, session, direction);
-        let end = ethernet::LENGTH + usize::from(length);
+        if let Some(inner) = behind_mut::<TAGS>(head) {
+            F::translate::<IS_TCP>(inner, session, direction);
+        }
+        let end = ethernet::LENGTH + 4 * TAGS + usize::from(length);
         let mut sent = frame;
         if end != frame {
             self.trailers |= 1 << i;
             sent = end.max(frame.min(ethernet::MIN_FRAME));
         }
-        if let Some(link) = head.first_chunk_mut() {
-            adjacency.rewrite_link(link, sent);
-        }
+        adjacency.rewrite_head::<TAGS>(head, sent);
         self.received += frame as u64;
         self.leaving.add(i, adjacency.way_out());
         true
@@ -249,7 +251,7 @@ impl Output<'_, '_> {
 /// Length of the data of a plain packet. `None` if its transport header is invalid, or if it is a TCP segment that does not carry
 /// just data or an acknowledgment.
 #[inline(always)]
-fn data_of<F: LaneFamily, const IS_TCP: bool>(head: &Head, length: u16) -> Option<u16> {
+fn data_of<F: LaneFamily, const IS_TCP: bool>(head: &Untagged, length: u16) -> Option<u16> {
     let transport = F::transport(head);
     let payload = i32::from(length) - i32::from(F::NETWORK);
     if !IS_TCP {

@@ -12,7 +12,7 @@ pub(super) fn rewrite(packet: &mut Packet<'_>, adjacency: &mut Adjacency) -> boo
     let head: Option<&mut [u8; ethernet::LENGTH + ipv4::LENGTH]> = packet.bytes_mut().first_chunk_mut();
     if let Some((link, network)) = head.and_then(|head| head.split_first_chunk_mut::<{ ethernet::LENGTH }>())
         && let (Some(addresses), Some(network)) = (link.first_chunk_mut(), network.first_chunk_mut())
-        && adjacency.is_direct_for(ipv4::TOTAL_LENGTH.read(network))
+        && adjacency.is_direct_for::<0>(ipv4::TOTAL_LENGTH.read(network))
     {
         ipv4::decrement_header_ttl(network);
         adjacency.rewrite_link(addresses, bytes);

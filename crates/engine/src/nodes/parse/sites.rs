@@ -1,6 +1,6 @@
 //! Fast path for plain packets of subscribers' sites.
 
-use sluice_wire::{Packet, plain4};
+use sluice_wire::{Packet, plain4, vlan};
 
 use crate::features::context::NodeContext;
 use crate::packet::batch::{Meta, put};
@@ -9,7 +9,6 @@ use crate::packet::lists::Lists;
 use crate::snapshot::{Interface, SiteClassifier, sites};
 
 use super::end_frame;
-use super::tagged::tags;
 use super::tally::ReceiveTally;
 
 /// Fast path for plain packets (unfragmented, no options) on a port with an access or public interface of subscribers' sites.
@@ -55,7 +54,7 @@ impl<'c> Sites<'c> {
         let frame = packet.bytes();
         let count = match self.has_tags {
             false => 0,
-            true => match tags(frame) {
+            true => match vlan::word(frame) {
                 Some(word) => 1 + usize::from(word >> 32 != 0),
                 None => return false,
             },

@@ -54,7 +54,7 @@ impl Tagged {
             return false;
         }
         let frame = packet.bytes();
-        let Some(word) = tags(frame) else { return false };
+        let Some(word) = vlan::word(frame) else { return false };
         if word != self.word {
             self.find(word, ctx.snapshot);
         }
@@ -114,18 +114,5 @@ impl Tagged {
         let number = snapshot.tagged_by(self.port, word);
         let found = number.and_then(|number| Some((number, *snapshot.links.get(usize::from(number))?)));
         (self.number, self.link) = found.unwrap_or((0, Link::NONE));
-    }
-}
-
-/// The one or two tags of a frame, each reduced to its TPID and VLAN identifier.
-#[inline(always)]
-pub(super) fn tags(frame: &[u8]) -> Option<u64> {
-    let head: &[u8; 20] = frame.first_chunk()?;
-    let word = u64::from_be_bytes(*head.last_chunk()?);
-    let is_tag = |kind: u64| vlan::is_tag(kind as u16);
-    match (is_tag(word >> 48), is_tag(word >> 16)) {
-        (false, _) => None,
-        (true, false) => Some(word >> 32 & 0xffff_0fff),
-        (true, true) => Some(word & 0xffff_0fff_ffff_0fff),
     }
 }

@@ -8,7 +8,7 @@ use sluice_wire::layers::Layers;
 
 use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::batch::Meta;
-use crate::packet::io::{BufferIndex, PortIndex};
+use crate::packet::io::{BufferIndex, Head, PortIndex};
 use crate::packet::lists::Lists;
 
 use super::super::OutputResult;
@@ -46,10 +46,31 @@ impl Adjacency {
         false
     }
 
-    /// Whether this worker's own queue can send, without tags, a packet that arrived without tags and has this L3 length.
+    /// Whether this worker's own queue can send, with this number of tags, a packet that arrived with as many tags and has this L3
+    /// length.
     #[inline(always)]
-    pub fn is_direct_for(&self, length: u16) -> bool {
-        length <= self.direct
+    pub fn is_direct_for<const TAGS: usize>(&self, length: u16) -> bool {
+        match TAGS {
+            0 => length <= self.direct,
+            _ => length <= self.open && usize::from(self.tags) == TAGS,
+        }
+    }
+
+    /// Writes the MAC addresses and tags of a frame of `length` bytes that [`is_direct_for`](Self::is_direct_for) this number of
+    /// tags, and counts the frame as sent.
+    #[inline(always)]
+    pub fn rewrite_head<const TAGS: usize>(&mut self, head: &mut Head, length: usize) {
+        let kept = head[14] & self.keeps;
+        match TAGS {
+            0 => write(head, self.head.first_chunk::<12>()),
+            1 => write(head, self.head.first_chunk::<16>()),
+            _ => write(head, Some(&self.head)),
+        }
+        for tag in 0..TAGS {
+            head[14 + 4 * tag] |= kept;
+        }
+        self.frames += 1;
+        self.bytes += length as u64;
     }
 
     /// Number of the egress interface.
