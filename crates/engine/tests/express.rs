@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use sluice_wire::Checksums;
 use sluice_wire::tcp::flag::{ACK, FIN, PSH, RST, SYN};
 
-use pair::{Draw, Event, FLOWS, Oddity, Pair, data, plan};
+use pair::{Draw, Event, FLOWS, LINKS, Oddity, Pair, data, plan};
 
 mod pair;
 
@@ -72,14 +72,18 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 
 #[test]
 fn data_of_known_flows_takes_the_lane_in_both_directions() {
-    for (plan, v6) in [(Plan::default as fn() -> Plan, false), (plan, false), (plan, true)] {
-        let mut pair = Pair::new(plan, v6);
+    let plans = [(Plan::default as fn() -> Plan, false), (plan, false), (plan, true)];
+    for ((plan, v6), link) in plans
+        .into_iter()
+        .flat_map(|plan| (0..LINKS.len()).map(move |link| (plan, link)))
+    {
+        let mut pair = Pair::on(link, plan, v6);
         let before = pair.express();
         let burst: Vec<_> = (0..FLOWS)
             .flat_map(|flow| [data(flow, false), data(flow, true)])
             .collect();
         pair.step(&Event::Burst(burst));
-        assert_eq!(2 * u64::from(FLOWS), pair.express() - before, "v6: {v6}");
+        assert_eq!(2 * u64::from(FLOWS), pair.express() - before, "v6: {v6}, link {link}");
     }
 }
 
@@ -144,8 +148,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
 
     #[test]
-    fn lane_and_graph_agree_about_any_history(events in events(), v6 in prop::bool::weighted(0.3)) {
-        let mut pair = Pair::new(plan, v6);
+    fn lane_and_graph_agree_about_any_history(
+        events in events(),
+        link in prop_oneof![2 => Just(0), 3 => 1..LINKS.len()],
+        v6 in prop::bool::weighted(0.3),
+    ) {
+        let mut pair = Pair::on(link, plan, v6);
         for event in &events {
             pair.step(event);
         }

@@ -32,13 +32,15 @@ use crate::snapshot::Snapshot;
 use classify::classify;
 use groups::{Group, Ingress, groups};
 use head::LaneFamily;
+use leaving::Leaving;
 use locate::{find, hash, locate};
 use route::{RouteArrays, run_routes};
-use translate::{Leaving, Output, Step};
+use translate::{Output, Step};
 
 mod classify;
 mod groups;
 mod head;
+mod leaving;
 mod locate;
 mod route;
 mod translate;
@@ -303,16 +305,15 @@ fn run_family<F: LaneFamily, const TAGS: usize>(
     }
     let Output {
         received,
-        leaving,
+        mut leaving,
         trailers,
-        mut adjacencies,
+        adjacencies,
         ..
     } = step.out;
-    adjacencies.flush(&exit);
     if trailers != 0 {
         trim::<TAGS>(trailers, &mut burst.buffers, slots, &work.lengths);
     }
-    leaving.send(taken, (slots, ingress.number), burst.meta, burst.lists);
+    leaving.finish(taken, (slots, ingress.number, TAGS), burst, (adjacencies, &exit));
     count_taken(work, taken, received, ctx, ingress);
     taken
 }

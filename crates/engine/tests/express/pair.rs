@@ -7,11 +7,54 @@ use std::sync::Arc;
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow};
 use sluice_engine::packet::io::memory::Sent;
 use sluice_engine::packet::lists::NodeIndex;
+use sluice_engine::snapshot::Interface;
 use sluice_engine::worker::request::{Filter, SessionInfo};
 use sluice_filter::{CompiledRule, Counters, Filters, MatcherKind, Settings, Verdict};
 use sluice_testkit::packet::{self, Frame};
 use sluice_wire::tcp::flag::{ACK, SYN};
+use sluice_wire::vlan::Tag;
 use sluice_wire::{Checksums, layers};
+
+/// Tags of an interface: TPID and VLAN.
+type Tags = &'static [(u16, u16)];
+
+const NONE: Tags = &[];
+const ONE: Tags = &[(0x8100, 100)];
+const OTHER: Tags = &[(0x88a8, 200)];
+const TWO: Tags = &[(0x88a8, 300), (0x8100, 30)];
+
+/// Tags of the inside interface and of the outside interface, for each kind of link.
+pub const LINKS: [[Tags; 2]; 6] = [
+    [NONE, NONE],
+    [ONE, OTHER],
+    [ONE, NONE],
+    [NONE, TWO],
+    [TWO, ONE],
+    [TWO, TWO],
+];
+
+#[expect(clippy::ptr_arg, reason = "what a plan has a pointer to")]
+fn give<const LINK: usize>(interfaces: &mut Vec<Interface>) {
+    for (interface, tags) in interfaces.iter_mut().zip(LINKS[LINK]) {
+        let tags = tags.iter().map(|&(protocol, control)| Tag { protocol, control });
+        interface.tags = tags.collect();
+    }
+}
+
+/// A plan with the tags of a kind of link.
+fn linked(plan: fn() -> Plan, link: usize) -> Plan {
+    Plan {
+        interfaces: [give::<0>, give::<1>, give::<2>, give::<3>, give::<4>, give::<5>][link],
+        ..plan()
+    }
+}
+
+/// A frame with the tags of the interface on which it arrives.
+fn tagged(frame: Frame, link: usize, is_reply: bool) -> Frame {
+    let tags = LINKS[link][usize::from(is_reply)];
+    tags.iter()
+        .fold(frame, |frame, &(protocol, vlan)| frame.tag(protocol, vlan | 0xa000))
+}
 
 /// Number of flows. Even flows are TCP connections, and odd flows are UDP.
 pub const FLOWS: u8 = 6;
@@ -99,10 +142,11 @@ impl Ends {
 }
 
 /// The bytes of a drawn packet. The last byte is its position in the burst.
-fn bytes(draw: &Draw, ends: Ends, position: u8) -> Vec<u8> {
+fn bytes(draw: &Draw, ends: Ends, link: usize, position: u8) -> Vec<u8> {
     let is_tcp = draw.flow.is_multiple_of(2);
     let payload = vec![position; usize::from(draw.payload)];
-    let mut frame = ends.frame(is_tcp, draw.is_reply).payload(&payload);
+    let frame = ends.frame(is_tcp, draw.is_reply).payload(&payload);
+    let mut frame = tagged(frame, link, draw.is_reply);
     let is_v4 = matches!(ends, Ends::V4(..));
     match draw.oddity {
         Oddity::Flags(flags) if is_tcp => frame = frame.flags(flags),
@@ -149,17 +193,25 @@ pub struct Pair {
     rigs: [Rig; 2],
     ends: Vec<Ends>,
     plan: fn() -> Plan,
+    /// The kind of link, of [`LINKS`].
+    link: usize,
 }
 
 impl Pair {
     /// Opens the flows in both gateways.
     pub fn new(plan: fn() -> Plan, v6: bool) -> Self {
-        let mut rigs = [Rig::new(plan()), Rig::new(plan())];
+        Self::on(0, plan, v6)
+    }
+
+    /// Opens the flows in both gateways, which have a kind of link of [`LINKS`].
+    pub fn on(link: usize, plan: fn() -> Plan, v6: bool) -> Self {
+        let mut rigs = [Rig::new(linked(plan, link)), Rig::new(linked(plan, link))];
         rigs[1].workers.iter_mut().for_each(|worker| worker.set_lane(false));
         let mut pair = Self {
             rigs,
             ends: Vec::new(),
             plan,
+            link,
         };
         for number in 0..FLOWS {
             let ends = pair.open(number, v6);
@@ -189,7 +241,7 @@ impl Pair {
         } else {
             first
         };
-        let sent = self.send(INSIDE, &first.build(), Checksums::Vouched);
+        let sent = self.send(INSIDE, &tagged(first, self.link, false).build(), Checksums::Vouched);
         assert_eq!(1, sent.len(), "{:?}", self.rigs[1].all_drops());
         let ends = match ends {
             Ends::V4(host, server, _) => Ends::V4(host, server, flow(&sent[0].frame).0),
@@ -200,11 +252,19 @@ impl Pair {
             true => reply.flags(SYN | ACK).numbers(NUMBERS[1] - 1, NUMBERS[0]),
             false => reply,
         };
-        assert_eq!(1, self.send(OUTSIDE, &reply.build(), Checksums::Vouched).len());
         assert_eq!(
             1,
-            self.send(INSIDE, &ends.frame(is_tcp, false).build(), Checksums::Vouched)
+            self.send(OUTSIDE, &tagged(reply, self.link, true).build(), Checksums::Vouched)
                 .len()
+        );
+        assert_eq!(
+            1,
+            self.send(
+                INSIDE,
+                &tagged(ends.frame(is_tcp, false), self.link, false).build(),
+                Checksums::Vouched
+            )
+            .len()
         );
         ends
     }
@@ -260,7 +320,7 @@ impl Pair {
                             (_, ends) => ends,
                         };
                         let interface = if draw.is_reply { OUTSIDE } else { INSIDE };
-                        (interface, bytes(draw, ends, position), draw.checksums)
+                        (interface, bytes(draw, ends, self.link, position), draw.checksums)
                     })
                     .collect();
                 self.receive(&frames);
@@ -271,7 +331,7 @@ impl Pair {
                 compare_sent(&with, &without);
             }
             Event::Commit => {
-                let plan = (self.plan)();
+                let plan = linked(self.plan, self.link);
                 for rig in &mut self.rigs {
                     let (snapshot, routes) = rig::snapshot(&plan);
                     rig.plane.commit(snapshot, std::slice::from_ref(&routes)).unwrap();
@@ -379,7 +439,7 @@ pub fn run(bytes: &[u8]) {
     let Some((&settings, events)) = bytes.split_first() else {
         return;
     };
-    let mut pair = Pair::new(plan, settings & 1 != 0);
+    let mut pair = Pair::on(usize::from(settings >> 1) % LINKS.len(), plan, settings & 1 != 0);
     let mut burst = Vec::new();
     for event in events.as_chunks::<EVENT>().0 {
         let [kind, ..] = *event;

@@ -1,15 +1,15 @@
 //! The first pass: the plain packets of a burst, and their keys.
 
 use sluice_table::simd::bytes::positions_of;
-use sluice_wire::ipv4::protocol::{TCP, UDP};
 use sluice_wire::field::Mac;
+use sluice_wire::ipv4::protocol::{TCP, UDP};
 use sluice_wire::{Checksums, Class, Fragment, Packet, layers};
 
 use crate::packet::io::{BURST_SIZE, BufferIndex, Head, Heads};
 use crate::session::family::Family;
 
-use super::head::{LaneFamily, behind};
 use super::groups::Ingress;
+use super::head::{LaneFamily, behind};
 use super::{LaneArrays, Slots, each};
 
 /// The plain packets of a burst.
@@ -101,11 +101,7 @@ impl Plain {
 
 /// The slots of those packets that follow an unusual packet of their flow, or a fragment between their hosts. The graph
 /// processes them, too, so that it tracks the packets of a flow in the order in which they arrived.
-fn followers<'p, F: Family>(
-    unusual: Slots,
-    plain: Slots,
-    packet: impl Fn(usize) -> Option<&'p Packet<'p>>,
-) -> Slots {
+fn followers<'p, F: Family>(unusual: Slots, plain: Slots, packet: impl Fn(usize) -> Option<&'p Packet<'p>>) -> Slots {
     let parse = |i: usize| {
         let frame = packet(i)?.bytes();
         let layers = layers::parse(frame).ok()?;

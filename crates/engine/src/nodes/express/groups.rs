@@ -145,7 +145,10 @@ fn by_tags<'s>(
                 place
             }
         };
-        if let Some(Slots::List(list)) = place.and_then(|place| groups.get_mut(place)).map(|group| &mut group.slots) {
+        if let Some(Slots::List(list)) = place
+            .and_then(|place| groups.get_mut(place))
+            .map(|group| &mut group.slots)
+        {
             list.push(*slot);
         }
     }

@@ -10,9 +10,9 @@ use crate::session::shard::Shard;
 use crate::snapshot::Nat;
 use crate::snapshot::steering::{Shortcut, Steering};
 
-use super::head::LaneFamily;
 use super::LaneArrays;
 use super::groups::Ingress;
+use super::head::LaneFamily;
 
 /// The shards by number; `None` if another worker owns the shard.
 type Shards<'s, 'm> = &'s [Option<Box<Shard<'m>>>];

@@ -20,7 +20,7 @@ use crate::session::family::V4;
 
 use super::groups::Ingress;
 use super::head::{LaneFamily, behind, behind_mut};
-use super::translate::Leaving;
+use super::leaving::Leaving;
 use super::{Burst, NO_HEADS, Slots, each, trim};
 
 /// Temporary memory of the lane without sessions. Each array is indexed by the packet's position in the burst.
@@ -102,12 +102,11 @@ pub(super) fn run_routes<const TAGS: usize>(
         trailers: 0,
     };
     let taken = send_all::<TAGS>(&mut way, plain, &mut heads, work, &exit);
-    way.adjacencies.flush(&exit);
     if way.trailers != 0 {
         trim::<TAGS>(way.trailers, &mut burst.buffers, slots, &work.lengths);
     }
     way.leaving
-        .send(taken, (slots, ingress.number), burst.meta, burst.lists);
+        .finish(taken, (slots, ingress.number, TAGS), burst, (way.adjacencies, &exit));
     if let Some(counters) = ctx.counters.interfaces.get(usize::from(ingress.number)) {
         counters.received.add(taken.count_ones().into());
         counters.received_bytes.add(way.received);
@@ -122,7 +121,12 @@ pub(super) fn run_routes<const TAGS: usize>(
     clippy::needless_range_loop,
     reason = "an index below the number of elements needs no checks in any of the arrays"
 )]
-fn classify<const TAGS: usize>(work: &mut RouteArrays, heads: &Heads<'_>, count: usize, ingress: &Ingress<'_>) -> (Slots, bool) {
+fn classify<const TAGS: usize>(
+    work: &mut RouteArrays,
+    heads: &Heads<'_>,
+    count: usize,
+    ingress: &Ingress<'_>,
+) -> (Slots, bool) {
     let pattern = V4::pattern(&ingress.mac, TAGS);
     let mut checksums = 0;
     for i in 0..count.min(BURST_SIZE) {
@@ -202,7 +206,13 @@ struct Way {
 /// Sends those of the packets that have a resolved next hop and are not too long, and returns their slots. The other packets are
 /// left unchanged.
 #[inline(never)]
-fn send_all<const TAGS: usize>(way: &mut Way, slots: Slots, heads: &mut Heads<'_>, work: &RouteArrays, exit: &OutputContext<'_>) -> Slots {
+fn send_all<const TAGS: usize>(
+    way: &mut Way,
+    slots: Slots,
+    heads: &mut Heads<'_>,
+    work: &RouteArrays,
+    exit: &OutputContext<'_>,
+) -> Slots {
     let mut others = 0;
     each(slots, |i| {
         let (route, length) = (work.routes[i], work.lengths[i]);
@@ -218,7 +228,8 @@ fn send_all<const TAGS: usize>(way: &mut Way, slots: Slots, heads: &mut Heads<'_
             }
             adjacency = way.adjacencies.at(route).0;
         }
-        if !adjacency.is_direct_for::<TAGS>(length) {
+        let is_direct = adjacency.is_direct_for::<TAGS>(length);
+        if !is_direct && !adjacency.is_open_for(length, &work.windows[i]) {
             others |= 1 << i;
             return;
         }
@@ -233,9 +244,13 @@ fn send_all<const TAGS: usize>(way: &mut Way, slots: Slots, heads: &mut Heads<'_
         if let Some(network) = inner.and_then(|inner| inner[ethernet::LENGTH..].first_chunk_mut()) {
             ipv4::decrement_header_ttl(network);
         }
-        adjacency.rewrite_head::<TAGS>(head, sent);
         way.received += frame as u64;
-        way.leaving.add(i, adjacency.way_out());
+        if is_direct {
+            adjacency.rewrite_head::<TAGS>(head, sent);
+            way.leaving.add(i, adjacency.way_out());
+        } else {
+            way.leaving.add_moved(i, adjacency.index());
+        }
     });
     slots & !others
 }

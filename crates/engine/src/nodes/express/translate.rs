@@ -8,15 +8,15 @@ use sluice_wire::{Direction, ethernet};
 
 use crate::features::context::OutputContext;
 use crate::features::revalidation::is_carried_over;
-use crate::nodes::output::{AdjacencyCache, WayOut};
-use crate::packet::batch::{Meta, put};
-use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, Heads};
-use crate::packet::lists::Lists;
+use crate::nodes::output::AdjacencyCache;
+use crate::packet::batch::put;
+use crate::packet::io::{BURST_SIZE, Heads};
 use crate::session::arrival::Arrival;
 use crate::session::family::Session;
 use crate::session::shard::Shard;
 
 use super::head::{LaneFamily, Untagged, behind, behind_mut};
+use super::leaving::Leaving;
 use super::{LaneArrays, Slots, each};
 
 /// The state of the last pass.
@@ -46,62 +46,6 @@ pub(super) struct Output<'s, 'c> {
     pub(super) received: u64,
     /// Packets whose frames have padding or a trailer.
     pub(super) trailers: Slots,
-}
-
-/// How the taken packets leave.
-pub(super) struct Leaving {
-    /// The ways out, by position in the burst.
-    ways: [WayOut; BURST_SIZE],
-    /// The conjunction and the disjunction of all ways out, which are equal if all packets have one way out.
-    all: [WayOut; 2],
-}
-
-impl Leaving {
-    /// No packets.
-    pub(super) fn new() -> Self {
-        Self {
-            ways: [WayOut(0); BURST_SIZE],
-            all: [WayOut(u32::MAX), WayOut(0)],
-        }
-    }
-
-    /// Adds the packet at a position.
-    #[inline(always)]
-    pub(super) fn add(&mut self, i: usize, way: WayOut) {
-        self.ways[i] = way;
-        self.all[0].0 &= way.0;
-        self.all[1].0 |= way.0;
-    }
-
-    /// Stores the interfaces of packets and puts the packets on the lists of their ports, in ascending order. The packets have
-    /// arrived on `interface`.
-    #[inline(always)]
-    pub(super) fn send(
-        &self,
-        taken: Slots,
-        (slots, interface): (&[BufferIndex], u16),
-        meta: &mut [Meta; BURST_BUFFERS],
-        lists: &mut Lists,
-    ) {
-        // All packets are taken, or the first ones.
-        let is_run = taken & taken.wrapping_add(1) == 0;
-        let [way, other] = self.all;
-        let run = slots.get(..taken.count_ones() as usize);
-        if let Some(run) = run.filter(|_| is_run && way == other) {
-            for slot in run {
-                let meta = &mut meta[usize::from(*slot) % BURST_BUFFERS];
-                (meta.interface, meta.egress) = (interface, way.interface());
-            }
-            lists.send_all(way.port(), run);
-            return;
-        }
-        each(taken, |i| {
-            let (way, slot) = (self.ways[i], slots.get(i).copied().unwrap_or_default());
-            let meta = &mut meta[usize::from(slot) % BURST_BUFFERS];
-            (meta.interface, meta.egress) = (interface, way.interface());
-            lists.send(way.port(), slot);
-        });
-    }
 }
 
 impl Step<'_, '_, '_> {
@@ -199,8 +143,10 @@ impl Output<'_, '_> {
         let Some(data) = data_of::<F, IS_TCP>(inner, length) else {
             return self.leave(work.shards[i], index);
         };
-        let adjacency = match self.adjacencies.of(session.adjacency(direction), self.exit) {
-            Some(adjacency) if adjacency.is_direct_for::<TAGS>(length) => adjacency,
+        let hop = session.adjacency(direction);
+        let (adjacency, is_direct) = match self.adjacencies.of(hop, self.exit) {
+            Some(adjacency) if adjacency.is_direct_for::<TAGS>(length) => (adjacency, true),
+            Some(adjacency) if adjacency.is_open_for(length, &work.windows[i]) => (adjacency, false),
             _ => return self.leave(work.shards[i], index),
         };
         let track = session.track_in_lane();
@@ -221,9 +167,13 @@ impl Output<'_, '_> {
             self.trailers |= 1 << i;
             sent = end.max(frame.min(ethernet::MIN_FRAME));
         }
-        adjacency.rewrite_head::<TAGS>(head, sent);
         self.received += frame as u64;
-        self.leaving.add(i, adjacency.way_out());
+        if is_direct {
+            adjacency.rewrite_head::<TAGS>(head, sent);
+            self.leaving.add(i, adjacency.way_out());
+        } else {
+            self.leaving.add_moved(i, hop);
+        }
         true
     }
 

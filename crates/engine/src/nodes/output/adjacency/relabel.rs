@@ -3,13 +3,14 @@
 use std::cmp::Ordering;
 
 use sluice_nat::sites::View;
-use sluice_wire::Packet;
 use sluice_wire::layers::Layers;
+use sluice_wire::{Packet, Window};
 
 use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::batch::Meta;
 use crate::packet::io::{BufferIndex, Head, PortIndex};
 use crate::packet::lists::Lists;
+use crate::snapshot::MAX_TAGS;
 
 use super::super::OutputResult;
 use super::{Adjacency, WayOut};
@@ -54,6 +55,18 @@ impl Adjacency {
             0 => length <= self.direct,
             _ => length <= self.open && usize::from(self.tags) == TAGS,
         }
+    }
+
+    /// Whether this worker's own queue can send a packet of this L3 length with any number of tags. The frame has headroom for them.
+    #[cold]
+    pub fn is_open_for(&self, length: u16, window: &Window) -> bool {
+        self.may_send(length) && usize::from(window.start) >= 4 * MAX_TAGS
+    }
+
+    /// The index of the adjacency.
+    #[inline(always)]
+    pub fn index(&self) -> AdjacencyIndex {
+        self.hop
     }
 
     /// Writes the MAC addresses and tags of a frame of `length` bytes that [`is_direct_for`](Self::is_direct_for) this number of
