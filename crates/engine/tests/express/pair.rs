@@ -24,27 +24,36 @@ const OTHER: Tags = &[(0x88a8, 200)];
 const TWO: Tags = &[(0x88a8, 300), (0x8100, 30)];
 
 /// Tags of the inside interface and of the outside interface, for each kind of link.
-pub const LINKS: [[Tags; 2]; 6] = [
+pub const LINKS: [[Tags; 2]; 7] = [
     [NONE, NONE],
     [ONE, OTHER],
     [ONE, NONE],
     [NONE, TWO],
     [TWO, ONE],
     [TWO, TWO],
+    [ONE, OTHER],
 ];
+
+/// The kind of link in which both interfaces are VLANs of one port.
+pub const ONE_PORT: usize = 6;
 
 #[expect(clippy::ptr_arg, reason = "what a plan has a pointer to")]
 fn give<const LINK: usize>(interfaces: &mut Vec<Interface>) {
     for (interface, tags) in interfaces.iter_mut().zip(LINKS[LINK]) {
         let tags = tags.iter().map(|&(protocol, control)| Tag { protocol, control });
         interface.tags = tags.collect();
+        if LINK == ONE_PORT {
+            interface.port = 0;
+        }
     }
 }
 
 /// A plan with the tags of a kind of link.
 fn linked(plan: fn() -> Plan, link: usize) -> Plan {
     Plan {
-        interfaces: [give::<0>, give::<1>, give::<2>, give::<3>, give::<4>, give::<5>][link],
+        interfaces: [
+            give::<0>, give::<1>, give::<2>, give::<3>, give::<4>, give::<5>, give::<6>,
+        ][link],
         ..plan()
     }
 }
@@ -278,7 +287,8 @@ impl Pair {
         let [with, without] = [0, 1].map(|number| {
             let rig = &mut self.rigs[number];
             for (interface, bytes, checksums) in frames {
-                rig.wires[0].inject(*interface, bytes, *checksums);
+                let port = if self.link == ONE_PORT { 0 } else { *interface };
+                rig.wires[0].inject(port, bytes, *checksums);
             }
             rig.round();
             rig.sent()
@@ -439,7 +449,7 @@ pub fn run(bytes: &[u8]) {
     let Some((&settings, events)) = bytes.split_first() else {
         return;
     };
-    let mut pair = Pair::on(usize::from(settings >> 1) % LINKS.len(), plan, settings & 1 != 0);
+    let mut pair = Pair::on(usize::from(settings >> 1) % ONE_PORT, plan, settings & 1 != 0);
     let mut burst = Vec::new();
     for event in events.as_chunks::<EVENT>().0 {
         let [kind, ..] = *event;
