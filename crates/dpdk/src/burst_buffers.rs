@@ -3,10 +3,12 @@
 //! [`BurstBuffers`] owns each buffer between its delivery by a [`RawBuffers`] source and its return. Every operation
 //! that gives up a buffer first clears the buffer's entry. Thus a repeated or invalid buffer index affects no buffer.
 
+use std::ops::Range;
+
 use arrayvec::ArrayVec;
 use sluice_engine::packet::io::{
-    ALL_SLOTS, BURST_BUFFERS, BURST_SIZE, BufferIndex, HEAD, Handover, Heads, NoteWords, PacketIo, Packets, Parked,
-    PortIndex, ReceiveError, WorkerIndex,
+    ALL_SLOTS, BURST_BUFFERS, BURST_SIZE, BufferIndex, HEAD, Handover, Head, Heads, NoteWords, PacketIo, Packets,
+    Parked, PortIndex, ReceiveError, WorkerIndex,
 };
 use sluice_wire::{Packet, Window};
 
@@ -179,6 +181,19 @@ impl<B: RawBuffers> BurstBuffers<B> {
         Some((count, is_changed))
     }
 
+    /// Borrow the heads of consecutive entries.
+    #[inline(always)]
+    fn run_of_heads<'a>(&'a mut self, slots: Range<usize>, heads: &mut Heads<'a>, windows: &mut [Window; BURST_SIZE]) {
+        let own = &self.windows[slots.clone()];
+        let (buffers, data_rooms) = (&self.buffers[slots.clone()], &self.data_rooms[slots]);
+        windows[..own.len()].copy_from_slice(own);
+        // Iterators over several arrays are not always inlined.
+        for k in 0..own.len().min(BURST_SIZE) {
+            // SAFETY: each entry is borrowed once.
+            heads[k] = unsafe { head_of(buffers[k], data_rooms[k], own[k]) };
+        }
+    }
+
     /// Put rejected buffers back into their entries. Of the `count` buffers, the first `taken` buffers were accepted.
     #[inline(always)]
     fn restore_unsent(&mut self, slots: &[BufferIndex], count: usize, taken: usize) -> usize {
@@ -207,6 +222,24 @@ impl<B: RawBuffers> BurstBuffers<B> {
         parking.serial = parking.serial.wrapping_add(1);
         self.free_parking.push(index as u16);
         was
+    }
+}
+
+/// The head of a frame; `None` without a buffer, or if the buffer ends before.
+///
+/// # Safety
+/// The arguments belong to one entry of the burst buffers, which are borrowed mutably for `'a`, and no other reference to the
+/// memory of this buffer exists meanwhile.
+#[inline(always)]
+unsafe fn head_of<'a>(buffer: Buffer, data_room: BufferMemory, window: Window) -> Option<&'a mut Head> {
+    let start = usize::from(window.start);
+    let has_head = !buffer.is_none() && start + HEAD <= usize::from(data_room.length);
+    match has_head {
+        // SAFETY: an entry owns its buffer, so the memory is initialised and exclusive to this value (contract of `RawBuffers`), and
+        // the head lies within the memory. The memory of different buffers is disjoint. The borrow of the burst buffers prevents
+        // that a buffer is given up while the head exists.
+        true => Some(unsafe { &mut *data_room.start.add(start).cast() }),
+        false => None,
     }
 }
 
@@ -252,31 +285,21 @@ impl<B: RawBuffers> PacketIo for BurstBuffers<B> {
 
     #[inline]
     fn heads<'a>(&'a mut self, slots: &[BufferIndex], heads: &mut Heads<'a>, windows: &mut [Window; BURST_SIZE]) {
-        let length = self.length.min(BURST_BUFFERS);
-        let (own, buffers, data_rooms) = (
-            &self.windows[..length],
-            &self.buffers[..length],
-            &self.data_rooms[..length],
-        );
+        let first = slots.first().map_or(0, |slot| usize::from(*slot));
+        let end = (first + slots.len().min(BURST_SIZE)).min(self.length);
+        if ALL_SLOTS.get(first..first + slots.len()) == Some(slots) && first < end {
+            return self.run_of_heads(first..end, heads, windows);
+        }
         // The first slot that is not borrowed yet.
         let mut next = 0;
-        // Iterators over several arrays are not always inlined.
-        for k in 0..slots.len().min(BURST_SIZE) {
-            let slot = usize::from(slots[k]);
+        for (k, slot) in slots.iter().enumerate().take(BURST_SIZE) {
+            let slot = usize::from(*slot);
             heads[k] = None;
-            if slot < next || slot >= length {
-                continue;
-            }
-            next = slot + 1;
-            let (window, data_room) = (own[slot], data_rooms[slot]);
-            windows[k] = window;
-            let start = usize::from(window.start);
-            if !buffers[slot].is_none() && start + HEAD <= usize::from(data_room.length) {
-                // SAFETY: an entry owns its buffer, so the memory is initialised and exclusive to this value (contract
-                // of `RawBuffers`), and the head lies within the memory. The memory of different buffers is disjoint, and
-                // slots ascend, so no buffer is borrowed twice. The borrow of the burst buffers prevents that a buffer is
-                // given up while the heads exist.
-                heads[k] = Some(unsafe { &mut *data_room.start.add(start).cast() });
+            if (next..self.length).contains(&slot) {
+                next = slot + 1;
+                windows[k] = self.windows[slot];
+                // SAFETY: slots ascend, so no buffer is borrowed twice.
+                heads[k] = unsafe { head_of(self.buffers[slot], self.data_rooms[slot], windows[k]) };
             }
         }
     }

@@ -81,7 +81,9 @@ fn has(snapshot: &Snapshot, stages: &Stages, router: Option<RouterIndex>) -> u16
             ),
             (
                 needs::EXPRESS,
-                is_local && transmits && snapshot.takes_express(interface).contains(&true),
+                is_local
+                    && transmits
+                    && (snapshot.takes_express(interface).contains(&true) || snapshot.routes_in_lane(interface)),
             ),
             (needs::FLOWS, stateful || inspected || pending),
             (needs::INSPECTED, inspected),

@@ -1,7 +1,7 @@
-//! express: the express lane translates and sends the packets of a burst that need nothing unusual, in passes over arrays.
+//! express: the express lane sends the packets of a burst that need nothing unusual, in passes over arrays.
 //!
-//! The lane takes plain TCP and UDP packets of sessions for which every decision is made. It leaves all other packets
-//! exactly as they were received, and the graph processes them as if the lane did not exist. The graph also defines what
+//! The lane takes plain TCP and UDP packets of sessions for which every decision is made, and plain IPv4 packets of interfaces
+//! without stateful services, which need only a route. It leaves all other packets exactly as they were received, and the graph processes them as if the lane did not exist. The graph also defines what
 //! the lane has to do: for each packet that the lane takes, `parse`, `session-lookup` and `output` would have had the
 //! same effect on the frame, the session and the counters.
 //!
@@ -23,19 +23,19 @@ use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::output::AdjacencyCache;
 use crate::packet::batch::Meta;
 use crate::packet::counters::CycleStage;
-use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, Handover, Heads, Packets, PortIndex};
+use crate::packet::io::{ALL_SLOTS, BURST_BUFFERS, BURST_SIZE, BufferIndex, Handover, Heads, Packets, PortIndex};
 use crate::packet::lists::Lists;
 use crate::session::arrival::Arrival;
 use crate::session::family::{V4, V6};
 use crate::snapshot::Snapshot;
 
 use classify::classify;
-use groups::{Group, Ingress, groups};
+use groups::{Group, Groups, Ingress, by_tags};
 use head::LaneFamily;
 use leaving::Leaving;
 use locate::{find, hash, locate};
 use route::{RouteArrays, run_routes};
-use translate::{Output, Step};
+use translate::{Output, Step, Tally};
 
 mod classify;
 mod groups;
@@ -48,11 +48,11 @@ mod translate;
 /// Declaration of this node of the graph.
 pub const NODE: Node = Node {
     name: "express",
-    help: "translates packets of known sessions that need nothing unusual",
+    help: "translates or routes packets that need nothing unusual",
     stage: None,
     leaves: &[],
     exits: &[
-        Exit::new("transmit", "known session, nothing unusual", needs::EXPRESS),
+        Exit::new("transmit", "nothing unusual", needs::EXPRESS),
         Exit::new("parse", "", needs::EXPRESS),
     ],
 };
@@ -215,42 +215,67 @@ impl Lane {
         port: PortIndex,
         slots: Range<usize>,
     ) -> u128 {
-        let slots = slots.start..slots.end.clamp(slots.start, slots.start + BURST_SIZE);
-        let (count, pause) = (slots.len(), usize::from(port) % PORTS);
+        let count = slots.len().min(BURST_SIZE);
+        let (first, pause) = (slots.start, usize::from(port) % PORTS);
+        let slots = ALL_SLOTS.get(first..first + count).unwrap_or_default();
         if !self.pauses[pause].is_over() {
             return 0;
         }
-        let mut taken = 0;
-        for group in &groups(ctx.snapshot, port, slots, &mut burst.buffers) {
-            taken |= match group.ingress.link.tags {
-                0 => self.run_group::<0>(burst, ctx, group),
-                1 => self.run_group::<1>(burst, ctx, group),
-                _ => self.run_group::<2>(burst, ctx, group),
-            };
-        }
+        let taken = if ctx.snapshot.is_tagged(port) {
+            self.run_by_tags(burst, ctx, port, slots)
+        } else if let Some(ingress) = Ingress::untagged(ctx.snapshot, port) {
+            u128::from(self.run_group::<0>(burst, ctx, &ingress, slots)) << (first % BURST_BUFFERS)
+        } else {
+            0
+        };
         self.pauses[pause].observe(taken.count_ones() as usize, count);
         taken
     }
 
-    /// The same for the packets of one interface, which have this number of tags.
+    /// The same for a port with VLANs.
+    #[inline(never)]
+    fn run_by_tags(
+        &mut self,
+        burst: &mut Burst<'_, '_>,
+        ctx: &mut NodeContext<'_, '_>,
+        port: PortIndex,
+        slots: &[BufferIndex],
+    ) -> u128 {
+        let (mut groups, mut all) = (Groups::new(), 0);
+        by_tags(ctx.snapshot, port, slots, &mut burst.buffers, &mut groups);
+        for Group { ingress, slots } in &groups {
+            let taken = match ingress.link.tags {
+                0 => self.run_group::<0>(burst, ctx, ingress, slots),
+                1 => self.run_group::<1>(burst, ctx, ingress, slots),
+                _ => self.run_group::<2>(burst, ctx, ingress, slots),
+            };
+            each(taken, |i| {
+                all |= slots.get(i).map_or(0, |slot| 1 << (usize::from(*slot) % BURST_BUFFERS));
+            });
+        }
+        all
+    }
+
+    /// Translates and sends those packets of one interface that need nothing unusual. They have this number of tags. Returns their
+    /// positions in `slots`.
     #[inline(always)]
     fn run_group<const TAGS: usize>(
         &mut self,
         burst: &mut Burst<'_, '_>,
         ctx: &mut NodeContext<'_, '_>,
-        Group { ingress, slots }: &Group<'_>,
-    ) -> u128 {
+        ingress: &Ingress<'_>,
+        slots: &[BufferIndex],
+    ) -> Slots {
         let (link, mut taken) = (ingress.link, 0);
-        let all = slots.as_slice();
         if link.express[0] {
-            taken |= run_family::<V4, TAGS>(&mut self.v4, burst, ctx, ingress, all);
+            taken |= run_family::<V4, TAGS>(&mut self.v4, burst, ctx, ingress, slots);
         } else if link.routed_in_lane {
-            taken |= run_routes::<TAGS>(&mut self.routes, burst, ctx, ingress, all);
+            taken |= run_routes::<TAGS>(&mut self.routes, burst, ctx, ingress, slots);
         }
-        if link.express[1] && taken.count_ones() as usize != all.len() {
-            taken |= run_family::<V6, TAGS>(&mut self.v6, burst, ctx, ingress, all);
+        if link.express[1] && taken.count_ones() as usize != slots.len() {
+            taken |= run_family::<V6, TAGS>(&mut self.v6, burst, ctx, ingress, slots);
         }
-        slots.mask(taken)
+        taken
     }
 }
 
@@ -284,14 +309,12 @@ fn run_family<F: LaneFamily, const TAGS: usize>(
     let out = Output {
         arrival: Arrival::in_lane(ingress.number, work.high),
         generation: ctx.snapshot.generation,
-        stamp: ctx.now.stamp(),
         exit: &exit,
         adjacencies: AdjacencyCache::default(),
         leaving: Leaving::new(),
         left: ArrayVec::new(),
         missed: 0,
-        received: 0,
-        trailers: 0,
+        tally: Tally::new(ctx.now.stamp()),
     };
     let mut step = Step {
         shards: ctx.shards,
@@ -303,17 +326,17 @@ fn run_family<F: LaneFamily, const TAGS: usize>(
         taken |= step.take_missed::<F, true, TAGS>(plain.tcp, &mut heads, work);
         taken |= step.take_missed::<F, false, TAGS>(plain.udp, &mut heads, work);
     }
-    let Output {
-        received,
-        mut leaving,
-        trailers,
-        adjacencies,
-        ..
-    } = step.out;
-    if trailers != 0 {
-        trim::<TAGS>(trailers, &mut burst.buffers, slots, &work.lengths);
+    let out = &mut step.out;
+    if out.tally.trailers != 0 {
+        trim::<TAGS>(out.tally.trailers, &mut burst.buffers, slots, &work.lengths);
     }
-    leaving.finish(taken, (slots, ingress.number, TAGS), burst, (adjacencies, &exit));
+    out.leaving.finish(
+        taken,
+        (slots, ingress.number, TAGS),
+        burst,
+        (&mut out.adjacencies, &exit),
+    );
+    let received = out.tally.received;
     count_taken(work, taken, received, ctx, ingress);
     taken
 }

@@ -11,7 +11,7 @@ pub const NODE: Node = Node {
     leaves: &[],
     exits: &[
         Exit::new("parse", "", needs::ALWAYS),
-        Exit::new("express", "may have a session", needs::EXPRESS),
+        Exit::new("express", "may need nothing unusual", needs::EXPRESS),
         Exit::new("admit", "routers have shares, or rates", needs::SHARED),
         Exit::new("hand-off", "parsed by another worker", needs::PARSED_ELSEWHERE),
     ],

@@ -77,19 +77,15 @@ impl Link {
             *byte = value;
         }
         let routes = interface.bridge.is_none() && interface.tags.len() <= MAX_TAGS;
-        let passes = routes && snapshot.needs_routes_alone(interface);
         Self {
             head,
             tags: interface.tags.len() as u8,
             keeps: interface.priority.kept(),
-            passes,
+            passes: routes && snapshot.needs_routes_alone(interface),
             places: routes && !snapshot.tunnels.end_in(interface.router),
             stateful: interface.stateful,
             express: snapshot.takes_express(interface),
-            routed_in_lane: passes
-                && interface.tags.is_empty()
-                && snapshot.shares.is_none()
-                && snapshot.sites.is_none(),
+            routed_in_lane: snapshot.routes_in_lane(interface),
             validated: interface.validation != SourceValidation::Off,
             router: interface.router,
             port: interface.port,

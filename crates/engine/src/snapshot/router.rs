@@ -112,6 +112,15 @@ impl Snapshot {
             && self.sources.of(interface.router).is_empty()
     }
 
+    /// Whether the express lane may route the plain IPv4 packets of an interface, which need only a route lookup.
+    pub fn routes_in_lane(&self, interface: &Interface) -> bool {
+        interface.bridge.is_none()
+            && interface.tags.len() <= MAX_TAGS
+            && self.shares.is_none()
+            && self.sites.is_none()
+            && self.needs_routes_alone(interface)
+    }
+
     /// Whether nothing but sessions determines what happens to the plain packets of an interface, for IPv4 and for IPv6.
     pub fn takes_express(&self, interface: &Interface) -> [bool; 2] {
         let is_alone = interface.bridge.is_none()

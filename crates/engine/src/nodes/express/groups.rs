@@ -1,14 +1,12 @@
 //! The packets of a burst by the interfaces on which they arrived.
 
-use std::ops::Range;
-
 use arrayvec::ArrayVec;
 use sluice_wire::Context;
 use sluice_wire::Window;
 use sluice_wire::field::Mac;
 use sluice_wire::vlan;
 
-use crate::packet::io::{ALL_SLOTS, BURST_BUFFERS, BURST_SIZE, BufferIndex, PortIndex};
+use crate::packet::io::{BURST_SIZE, BufferIndex, PortIndex};
 use crate::snapshot::{Link, MAX_TAGS, Snapshot};
 
 use super::{Buffers, NO_HEADS};
@@ -43,6 +41,13 @@ impl<'s> Ingress<'s> {
         })
     }
 
+    /// The interface of a port's untagged frames, if the lane may take its packets.
+    #[inline(always)]
+    pub(super) fn untagged(snapshot: &'s Snapshot, port: PortIndex) -> Option<Self> {
+        let number = snapshot.untagged.get(usize::from(port)).copied().flatten()?;
+        Self::of(snapshot, number).filter(Self::is_in_lane)
+    }
+
     /// Whether the lane may take any packets of the interface.
     fn is_in_lane(&self) -> bool {
         let link = self.link;
@@ -50,88 +55,38 @@ impl<'s> Ingress<'s> {
     }
 }
 
-/// Maximum number of interfaces of a burst whose packets the lane takes. The graph processes the packets of further ones.
+/// Maximum number of interfaces of a burst whose packets the lane takes. The graph processes the packets of other ones, and those of
+/// an interface that received less than this part of the burst.
 const MAX_GROUPS: usize = 8;
+
+/// Maximum number of different tags that are looked up in a burst.
+const MAX_KNOWN: usize = 2 * MAX_GROUPS;
 
 /// The packets of a burst that arrived on one interface.
 pub(super) struct Group<'s> {
     /// The interface.
     pub(super) ingress: Ingress<'s>,
     /// The slots in ascending order.
-    pub(super) slots: Slots,
+    pub(super) slots: ArrayVec<BufferIndex, BURST_SIZE>,
 }
 
-/// Slots of a burst in ascending order.
-pub(super) enum Slots {
-    /// Consecutive slots.
-    Run(Range<usize>),
-    /// Other slots.
-    List(ArrayVec<BufferIndex, BURST_SIZE>),
-}
+/// The groups of a burst.
+pub(super) type Groups<'s> = ArrayVec<Group<'s>, MAX_GROUPS>;
 
-impl Slots {
-    /// The slots.
-    #[inline(always)]
-    pub(super) fn as_slice(&self) -> &[BufferIndex] {
-        match self {
-            Self::Run(run) => ALL_SLOTS.get(run.clone()).unwrap_or_default(),
-            Self::List(list) => list,
-        }
-    }
-
-    /// These of the slots as a bit mask: bit k of `positions` is the k-th slot.
-    #[inline(always)]
-    pub(super) fn mask(&self, positions: u64) -> u128 {
-        match self {
-            Self::Run(run) => u128::from(positions) << (run.start % BURST_BUFFERS),
-            Self::List(list) => {
-                let places = list.iter().zip(0u32..);
-                places.fold(0, |mask, (slot, place)| {
-                    mask | u128::from(positions >> place & 1) << (usize::from(*slot) % BURST_BUFFERS)
-                })
-            }
-        }
-    }
-}
-
-/// The packets of these slots, which were received on one port, by interface. Packets are left out if the lane takes none of
-/// their interface.
-#[inline(always)]
-pub(super) fn groups<'s>(
-    snapshot: &'s Snapshot,
-    port: PortIndex,
-    slots: Range<usize>,
-    buffers: &mut Buffers<'_, '_>,
-) -> ArrayVec<Group<'s>, MAX_GROUPS> {
-    let mut groups = ArrayVec::new();
-    if snapshot.is_tagged(port) {
-        by_tags(snapshot, port, slots, buffers, &mut groups);
-        return groups;
-    }
-    let untagged = snapshot.untagged.get(usize::from(port)).copied().flatten();
-    if let Some(ingress) = untagged.and_then(|number| Ingress::of(snapshot, number))
-        && ingress.is_in_lane()
-    {
-        let slots = Slots::Run(slots);
-        groups.push(Group { ingress, slots });
-    }
-    groups
-}
-
-/// The same for a port with VLANs.
+/// Sorts the packets of these slots, which were received on a port with VLANs, by interface. Packets are left out if the lane takes
+/// none of their interface.
 #[inline(never)]
-fn by_tags<'s>(
+pub(super) fn by_tags<'s>(
     snapshot: &'s Snapshot,
     port: PortIndex,
-    slots: Range<usize>,
+    slots: &[BufferIndex],
     buffers: &mut Buffers<'_, '_>,
-    groups: &mut ArrayVec<Group<'s>, MAX_GROUPS>,
+    groups: &mut Groups<'s>,
 ) {
-    let slots = ALL_SLOTS.get(slots).unwrap_or_default();
     let (mut heads, mut windows) = (NO_HEADS, [Window::default(); BURST_SIZE]);
     buffers.heads(slots, &mut heads, &mut windows);
-    // The tags by which a group was found, and its place among the groups, if it has one.
-    let mut known: ArrayVec<(u64, Option<usize>), BURST_SIZE> = ArrayVec::new();
+    // Tags, and the place of their group, if they have one.
+    let mut known: ArrayVec<(u64, Option<usize>), MAX_KNOWN> = ArrayVec::new();
     for ((slot, head), window) in slots.iter().zip(&heads).zip(&windows) {
         let Some(head) = head.as_deref().filter(|_| usize::from(window.length) >= MIN_LENGTH) else {
             continue;
@@ -139,19 +94,19 @@ fn by_tags<'s>(
         let word = vlan::word(head).unwrap_or(UNTAGGED);
         let place = match known.iter().rev().find(|(tags, _)| *tags == word) {
             Some((_, place)) => *place,
+            None if known.is_full() => None,
             None => {
                 let place = add(snapshot, port, word, groups);
                 known.push((word, place));
                 place
             }
         };
-        if let Some(Slots::List(list)) = place
-            .and_then(|place| groups.get_mut(place))
-            .map(|group| &mut group.slots)
-        {
-            list.push(*slot);
+        if let Some(group) = place.and_then(|place| groups.get_mut(place)) {
+            group.slots.push(*slot);
         }
     }
+    // The passes over a few packets cost more than they save.
+    groups.retain(|group| MAX_GROUPS * group.slots.len() >= slots.len());
 }
 
 /// The word of a frame without tags.
@@ -161,18 +116,12 @@ const UNTAGGED: u64 = 0;
 const MIN_LENGTH: usize = 20;
 
 /// Adds a group for packets with these tags. Returns its place, or `None` if the lane does not take its packets.
-fn add<'s>(
-    snapshot: &'s Snapshot,
-    port: PortIndex,
-    word: u64,
-    groups: &mut ArrayVec<Group<'s>, MAX_GROUPS>,
-) -> Option<usize> {
-    let number = match word {
-        UNTAGGED => snapshot.untagged.get(usize::from(port)).copied().flatten()?,
-        word => snapshot.tagged_by(port, word)?,
+fn add<'s>(snapshot: &'s Snapshot, port: PortIndex, word: u64, groups: &mut Groups<'s>) -> Option<usize> {
+    let ingress = match word {
+        UNTAGGED => Ingress::untagged(snapshot, port)?,
+        word => Ingress::of(snapshot, snapshot.tagged_by(port, word)?).filter(Ingress::is_in_lane)?,
     };
-    let ingress = Ingress::of(snapshot, number).filter(Ingress::is_in_lane)?;
-    let slots = Slots::List(ArrayVec::new());
+    let slots = ArrayVec::new();
     groups.try_push(Group { ingress, slots }).ok()?;
     Some(groups.len() - 1)
 }

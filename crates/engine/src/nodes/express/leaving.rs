@@ -55,10 +55,10 @@ impl Leaving {
         mut taken: Slots,
         (slots, interface, tags): (&[BufferIndex], u16, usize),
         burst: &mut Burst<'_, '_>,
-        (mut adjacencies, exit): (AdjacencyCache, &OutputContext<'_>),
+        (adjacencies, exit): (&mut AdjacencyCache, &OutputContext<'_>),
     ) {
         if self.moved != 0 {
-            let lost = self.relabel(&mut burst.buffers, slots, tags, (&mut adjacencies, exit));
+            let lost = self.relabel(&mut burst.buffers, slots, tags, (&mut *adjacencies, exit));
             drop_lost(lost, (slots, interface), burst.meta, burst.lists);
             taken &= !lost;
         }

@@ -105,8 +105,12 @@ pub(super) fn run_routes<const TAGS: usize>(
     if way.trailers != 0 {
         trim::<TAGS>(way.trailers, &mut burst.buffers, slots, &work.lengths);
     }
-    way.leaving
-        .finish(taken, (slots, ingress.number, TAGS), burst, (way.adjacencies, &exit));
+    way.leaving.finish(
+        taken,
+        (slots, ingress.number, TAGS),
+        burst,
+        (&mut way.adjacencies, &exit),
+    );
     if let Some(counters) = ctx.counters.interfaces.get(usize::from(ingress.number)) {
         counters.received.add(taken.count_ones().into());
         counters.received_bytes.add(way.received);

@@ -10,7 +10,7 @@ use crate::features::context::OutputContext;
 use crate::features::revalidation::is_carried_over;
 use crate::nodes::output::AdjacencyCache;
 use crate::packet::batch::put;
-use crate::packet::io::{BURST_SIZE, Heads};
+use crate::packet::io::{BURST_SIZE, Head, Heads};
 use crate::session::arrival::Arrival;
 use crate::session::family::Session;
 use crate::session::shard::Shard;
@@ -32,8 +32,6 @@ pub(super) struct Output<'s, 'c> {
     pub(super) arrival: Arrival,
     /// Generation of the snapshot.
     pub(super) generation: u32,
-    /// Time of the burst.
-    pub(super) stamp: u32,
     pub(super) exit: &'s OutputContext<'c>,
     pub(super) adjacencies: AdjacencyCache,
     pub(super) leaving: Leaving,
@@ -42,10 +40,7 @@ pub(super) struct Output<'s, 'c> {
     pub(super) left: ArrayVec<(u16, RecordIndex), BURST_SIZE>,
     /// Packets whose key the probable record does not have. Another record may have it.
     pub(super) missed: Slots,
-    /// Bytes of the received frames that were taken.
-    pub(super) received: u64,
-    /// Packets whose frames have padding or a trailer.
-    pub(super) trailers: Slots,
+    pub(super) tally: Tally,
 }
 
 impl Step<'_, '_, '_> {
@@ -144,36 +139,23 @@ impl Output<'_, '_> {
             return self.leave(work.shards[i], index);
         };
         let hop = session.adjacency(direction);
-        let (adjacency, is_direct) = match self.adjacencies.of(hop, self.exit) {
-            Some(adjacency) if adjacency.is_direct_for::<TAGS>(length) => (adjacency, true),
-            Some(adjacency) if adjacency.is_open_for(length, &work.windows[i]) => (adjacency, false),
+        let adjacency = match self.adjacencies.of(hop, self.exit) {
+            Some(adjacency) if adjacency.is_direct_for::<TAGS>(length) => adjacency,
+            Some(adjacency) if adjacency.is_open_for(length, &work.windows[i]) => {
+                self.leaving.add_moved(i, hop);
+                let lengths = (length, frame, data);
+                self.tally
+                    .translate_moved::<F, IS_TCP, TAGS>(i, head, session, direction, lengths);
+                return true;
+            }
             _ => return self.leave(work.shards[i], index),
         };
-        let track = session.track_in_lane();
-        if IS_TCP {
-            let segment = Segment::of_data(F::transport(inner), data);
-            track.tracking.advance(direction, &segment);
-        }
-        track.count(direction, length);
-        if arrival.refreshes() {
-            track.last_seen = self.stamp;
-        }
-        if let Some(inner) = behind_mut::<TAGS>(head) {
-            F::translate::<IS_TCP>(inner, session, direction);
-        }
-        let end = ethernet::LENGTH + 4 * TAGS + usize::from(length);
-        let mut sent = frame;
-        if end != frame {
-            self.trailers |= 1 << i;
-            sent = end.max(frame.min(ethernet::MIN_FRAME));
-        }
-        self.received += frame as u64;
-        if is_direct {
-            adjacency.rewrite_head::<TAGS>(head, sent);
-            self.leaving.add(i, adjacency.way_out());
-        } else {
-            self.leaving.add_moved(i, hop);
-        }
+        let lengths = (length, frame, data);
+        let sent = self
+            .tally
+            .translate::<F, IS_TCP, TAGS>(i, head, session, direction, lengths);
+        adjacency.rewrite_head::<TAGS>(head, sent);
+        self.leaving.add(i, adjacency.way_out());
         true
     }
 
@@ -195,6 +177,74 @@ impl Output<'_, '_> {
     fn leave(&mut self, shard: u16, index: RecordIndex) -> bool {
         put(&mut self.left, (shard, index));
         false
+    }
+}
+
+/// What the last pass counts.
+pub(super) struct Tally {
+    /// Time of the burst.
+    stamp: u32,
+    /// Bytes of the received frames that were taken.
+    pub(super) received: u64,
+    /// Packets whose frames have padding or a trailer.
+    pub(super) trailers: Slots,
+}
+
+impl Tally {
+    /// Nothing. `stamp` is the time of the burst.
+    pub(super) fn new(stamp: u32) -> Self {
+        Self {
+            stamp,
+            received: 0,
+            trailers: 0,
+        }
+    }
+
+    /// Translates a packet, except for its link header, and tracks its session. The lengths are those of the datagram, of the frame
+    /// and of the data. Returns the length of the frame that is sent.
+    #[inline(always)]
+    fn translate<F: LaneFamily, const IS_TCP: bool, const TAGS: usize>(
+        &mut self,
+        i: usize,
+        head: &mut Head,
+        session: &mut F::Session,
+        direction: Direction,
+        (length, frame, data): (u16, usize, u16),
+    ) -> usize {
+        let refreshes = session.refreshes(direction);
+        let track = session.track_in_lane();
+        if IS_TCP {
+            let segment = Segment::of_data(F::transport(behind::<TAGS>(head)), data);
+            track.tracking.advance(direction, &segment);
+        }
+        track.count(direction, length);
+        if refreshes {
+            track.last_seen = self.stamp;
+        }
+        if let Some(inner) = behind_mut::<TAGS>(head) {
+            F::translate::<IS_TCP>(inner, session, direction);
+        }
+        self.received += frame as u64;
+        let end = ethernet::LENGTH + 4 * TAGS + usize::from(length);
+        if end == frame {
+            return frame;
+        }
+        self.trailers |= 1 << i;
+        end.max(frame.min(ethernet::MIN_FRAME))
+    }
+
+    /// The same for a packet that leaves with another number of tags.
+    #[cold]
+    #[inline(never)]
+    fn translate_moved<F: LaneFamily, const IS_TCP: bool, const TAGS: usize>(
+        &mut self,
+        i: usize,
+        head: &mut Head,
+        session: &mut F::Session,
+        direction: Direction,
+        lengths: (u16, usize, u16),
+    ) {
+        self.translate::<F, IS_TCP, TAGS>(i, head, session, direction, lengths);
     }
 }
 
