@@ -62,7 +62,7 @@ pub use interface::{
     Advertise, BRIDGES, Bridge, Interface, MAX_BRIDGES, NeighbourSettings, Priority, SECOND_INTERFACE, bridge_context,
     bridged_context,
 };
-pub use link::{HEAD, Link, MAX_TAGS};
+pub use link::{Express, HEAD, Link, MAX_TAGS};
 pub use nat::Nat;
 pub use port_layouts::PortLayouts;
 pub use router::{Quotas, Router};

@@ -1,6 +1,8 @@
 //! Tests that the fast path for plain packets gives the same output as the general path, in a router without stateful
 //! services.
 
+use std::net::Ipv6Addr;
+
 use crate::rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain, route};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -106,27 +108,40 @@ fn way(rig: &mut Rig, frame: &Frame) -> Vec<(&'static str, &'static str)> {
         .collect()
 }
 
+/// Number of packets that the express lane has taken.
+fn in_lane(rig: &Rig) -> u64 {
+    rig.plane.counters()[0].nodes[NodeIndex::express as usize].packets.get()
+}
+
+/// Sends a burst of four packets to a router: the second one has expired, and the lane must take the others.
+fn check_burst(rig: &mut Rig, frame: &Frame) {
+    let expired = frame.clone().ttl(1);
+    // The first packet resolves the adjacency of the gateway.
+    rig.host_sends(frame);
+    let before = in_lane(rig);
+    for frame in [frame, &expired, frame, frame] {
+        let bytes = frame.clone().macs(HOST_MAC, INSIDE_MAC).build();
+        rig.wires[0].inject(INSIDE, &bytes, Checksums::Vouched);
+    }
+    rig.round();
+    assert_eq!(4, rig.sent().len(), "an ICMP error answers the expired packet");
+    assert_eq!(3, in_lane(rig) - before);
+}
+
 #[test]
 fn lane_routes_plain_packets_of_a_burst_and_leaves_the_others() {
     for validation in [SourceValidation::Off, SourceValidation::Loose, SourceValidation::Strict] {
-        let mut rig = router(validation, false);
-        let frame = packet::udp4("192.168.1.10:5000", "198.51.100.7:53").payload(&[0; 26]);
-        let expired = frame.clone().ttl(1);
-        // The first packet resolves the adjacency of the gateway.
-        rig.host_sends(&frame);
-        let in_lane = |rig: &Rig| rig.plane.counters()[0].nodes[NodeIndex::express as usize].packets.get();
-        let before = in_lane(&rig);
-        for frame in [&frame, &expired, &frame, &frame] {
-            rig.wires[0].inject(
-                INSIDE,
-                &frame.clone().macs(HOST_MAC, INSIDE_MAC).build(),
-                Checksums::Vouched,
-            );
-        }
-        rig.round();
-        assert_eq!(4, rig.sent().len(), "an ICMP error answers the expired packet");
-        assert_eq!(3, in_lane(&rig) - before);
+        let v4 = packet::udp4("192.168.1.10:5000", "198.51.100.7:53").payload(&[0; 26]);
+        check_burst(&mut router(validation, false), &v4);
+        let v6 = packet::udp6("[2001:db8:1::10]:5000", "[2001:db8:9::7]:53").payload(&[0; 26]);
+        check_burst(&mut router(validation, false), &v6);
     }
+}
+
+#[test]
+fn lane_routes_ipv6_of_a_gateway_that_translates_ipv4() {
+    let frame = packet::udp6("[2001:db8:1::10]:5000", "[2001:db8:9::7]:53").payload(&[0; 26]);
+    check_burst(&mut Rig::new(Plan::default()), &frame);
 }
 
 #[test]
@@ -263,6 +278,14 @@ fn frames(link: usize) -> impl Strategy<Value = Vec<(u16, Vec<u8>)>> {
             header.source = near[usize::from(choice >> 2 & 3)];
             header.destination = far[usize::from(choice >> 4 & 3)];
             header.time_to_live = [0, 1, 2, 64][usize::from(choice >> 6 & 3)];
+        }
+        if let Network::V6(header, _) = &mut frame.network {
+            let near = ["2001:db8:1::10", "2001:db8:5::1", "fe80::1", "2001:db8:a::9"];
+            let far = ["2001:db8:a::7", "2001:db8:1::10", "fd00::1", "ff02::1"];
+            let address = |text: &str| text.parse::<Ipv6Addr>().unwrap().octets();
+            header.source = address(near[usize::from(choice >> 2 & 3)]);
+            header.destination = address(far[usize::from(choice >> 4 & 3)]);
+            header.hop_limit = [0, 1, 2, 64][usize::from(choice >> 6 & 3)];
         }
         let mut bytes = frame.macs(source, destination).build();
         for (place, byte) in edits {

@@ -88,7 +88,7 @@ pub(crate) fn has_valid_fields(head: &[u8; 34], protocol: u8, payload_length: u1
 /// Whether the lengths and flags of a TCP or UDP header are valid for the packet. The code does not branch on the
 /// protocol, because a branch on TCP or UDP would be mispredicted often.
 #[inline(always)]
-pub(crate) fn has_valid_lengths(transport: &[u8; 14], protocol: u8, payload_length: u16, tcp_flags: u8) -> bool {
+pub fn has_valid_lengths(transport: &[u8; 14], protocol: u8, payload_length: u16, tcp_flags: u8) -> bool {
     let tcp = protocol == protocol::TCP;
     let data_offset = u16::from(transport[12] >> 4) * 4;
     let length = u16::from_be_bytes([transport[4], transport[5]]);

@@ -8,7 +8,7 @@ use crate::nodes::NODES;
 use crate::nodes::declaration::{Node, needs};
 use crate::placement::Part;
 use crate::snapshot::stages::Stages;
-use crate::snapshot::{Interface, Snapshot};
+use crate::snapshot::{Express, Interface, Snapshot};
 
 /// An edge of the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,9 +81,7 @@ fn has(snapshot: &Snapshot, stages: &Stages, router: Option<RouterIndex>) -> u16
             ),
             (
                 needs::EXPRESS,
-                is_local
-                    && transmits
-                    && (snapshot.takes_express(interface).contains(&true) || snapshot.routes_in_lane(interface)),
+                is_local && transmits && snapshot.express(interface) != [Express::Nothing; 2],
             ),
             (needs::FLOWS, stateful || inspected || pending),
             (needs::INSPECTED, inspected),

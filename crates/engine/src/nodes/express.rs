@@ -1,6 +1,6 @@
 //! express: the express lane sends the packets of a burst that need nothing unusual, in passes over arrays.
 //!
-//! The lane takes plain TCP and UDP packets of sessions for which every decision is made, and plain IPv4 packets of interfaces
+//! The lane takes plain TCP and UDP packets of sessions for which every decision is made, and plain packets of interfaces
 //! without stateful services, which need only a route. It leaves all other packets exactly as they were received, and the graph processes them as if the lane did not exist. The graph also defines what
 //! the lane has to do: for each packet that the lane takes, `parse`, `session-lookup` and `output` would have had the
 //! same effect on the frame, the session and the counters.
@@ -27,7 +27,7 @@ use crate::packet::io::{ALL_SLOTS, BURST_BUFFERS, BURST_SIZE, BufferIndex, Hando
 use crate::packet::lists::Lists;
 use crate::session::arrival::Arrival;
 use crate::session::family::{V4, V6};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Express, Snapshot};
 
 use classify::classify;
 use groups::{Group, Groups, Ingress, by_tags};
@@ -156,7 +156,8 @@ pub struct Burst<'b, 'p> {
 pub struct Lane {
     v4: Box<LaneArrays<V4>>,
     v6: Box<LaneArrays<V6>>,
-    routes: Box<RouteArrays>,
+    routes4: Box<RouteArrays<V4>>,
+    routes6: Box<RouteArrays<V6>>,
     pauses: [Pause; PORTS],
 }
 
@@ -200,7 +201,7 @@ impl Lane {
     pub fn stage(snapshot: &Snapshot, port: PortIndex) -> CycleStage {
         let untagged = snapshot.untagged.get(usize::from(port)).copied().flatten();
         match untagged.and_then(|number| snapshot.links.get(usize::from(number))) {
-            Some(link) if link.routed_in_lane => CycleStage::Forward,
+            Some(link) if link.express[0] == Express::Routes => CycleStage::Forward,
             _ => CycleStage::Session,
         }
     }
@@ -266,14 +267,18 @@ impl Lane {
         ingress: &Ingress<'_>,
         slots: &[BufferIndex],
     ) -> Slots {
-        let (link, mut taken) = (ingress.link, 0);
-        if link.express[0] {
-            taken |= run_family::<V4, TAGS>(&mut self.v4, burst, ctx, ingress, slots);
-        } else if link.routed_in_lane {
-            taken |= run_routes::<TAGS>(&mut self.routes, burst, ctx, ingress, slots);
-        }
-        if link.express[1] && taken.count_ones() as usize != slots.len() {
-            taken |= run_family::<V6, TAGS>(&mut self.v6, burst, ctx, ingress, slots);
+        let [v4, v6] = ingress.link.express;
+        let mut taken = match v4 {
+            Express::Translates => run_family::<V4, TAGS>(&mut self.v4, burst, ctx, ingress, slots),
+            Express::Routes => run_routes::<V4, TAGS>(&mut self.routes4, burst, ctx, ingress, slots),
+            Express::Nothing => 0,
+        };
+        if taken.count_ones() as usize != slots.len() {
+            taken |= match v6 {
+                Express::Translates => run_family::<V6, TAGS>(&mut self.v6, burst, ctx, ingress, slots),
+                Express::Routes => run_routes::<V6, TAGS>(&mut self.routes6, burst, ctx, ingress, slots),
+                Express::Nothing => 0,
+            };
         }
         taken
     }

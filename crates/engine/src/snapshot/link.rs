@@ -11,6 +11,17 @@ use crate::packet::io::{NO_PORT, PortIndex};
 /// Maximum number of tags that the fast path supports.
 pub const MAX_TAGS: usize = 2;
 
+/// What the express lane may do with plain packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Express {
+    /// Nothing: the graph processes them.
+    Nothing,
+    /// Translate those of known sessions.
+    Translates,
+    /// Route them without sessions.
+    Routes,
+}
+
 /// The data of an interface that the fast path needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
@@ -27,10 +38,8 @@ pub struct Link {
     pub places: bool,
     /// Whether arriving packets may need sessions, for IPv4 and for IPv6; see [`Interface::stateful`].
     pub stateful: [bool; 2],
-    /// Whether the express lane may translate arriving packets, for IPv4 and for IPv6.
-    pub express: [bool; 2],
-    /// Whether the express lane may route arriving IPv4 packets without sessions.
-    pub routed_in_lane: bool,
+    /// What the express lane may do with arriving packets, for IPv4 and for IPv6.
+    pub express: [Express; 2],
     /// Whether the sources of arriving packets must be validated.
     pub validated: bool,
     /// Virtual router to which the interface belongs.
@@ -54,8 +63,7 @@ impl Link {
         passes: false,
         places: false,
         stateful: [false; 2],
-        express: [false; 2],
-        routed_in_lane: false,
+        express: [Express::Nothing; 2],
         validated: false,
         router: 0,
         port: NO_PORT,
@@ -84,8 +92,7 @@ impl Link {
             passes: routes && snapshot.needs_routes_alone(interface),
             places: routes && !snapshot.tunnels.end_in(interface.router),
             stateful: interface.stateful,
-            express: snapshot.takes_express(interface),
-            routed_in_lane: snapshot.routes_in_lane(interface),
+            express: snapshot.express(interface),
             validated: interface.validation != SourceValidation::Off,
             router: interface.router,
             port: interface.port,

@@ -10,7 +10,7 @@ use crate::packet::punt;
 use crate::session::family::Family;
 use crate::snapshot::chains::Chains;
 
-use super::{Interface, MAX_TAGS, Snapshot};
+use super::{Express, Interface, MAX_TAGS, Snapshot};
 
 /// A virtual router. The number of the router is the context of packets that arrive on its interfaces.
 #[derive(Clone, Debug, Default)]
@@ -100,37 +100,43 @@ impl Snapshot {
     /// Whether plain IPv4 packets of an interface need only a route lookup.
     #[inline]
     pub fn needs_routes_alone(&self, interface: &Interface) -> bool {
-        self.only_routes(interface) && !self.limits_segments && !interface.neighbours.redirects
+        !interface.stateful[0] && self.needs_routes_if_stateless(interface)
+    }
+
+    /// Whether the plain packets of an interface need only a route lookup if they have no session.
+    fn needs_routes_if_stateless(&self, interface: &Interface) -> bool {
+        self.has_plain_routes(interface) && !self.limits_segments && !interface.neighbours.redirects
     }
 
     /// Whether no feature of an interface depends on the headers after IP.
     #[inline]
     pub fn only_routes(&self, interface: &Interface) -> bool {
-        !interface.stateful[0]
-            && self.filter_of(interface.context).is_none()
+        !interface.stateful[0] && self.has_plain_routes(interface)
+    }
+
+    /// Whether neither filters, chains nor source-based routes apply to the packets of an interface that have no session.
+    fn has_plain_routes(&self, interface: &Interface) -> bool {
+        self.filter_of(interface.context).is_none()
             && self.chains_of(interface.router).is_none()
             && self.sources.of(interface.router).is_empty()
     }
 
-    /// Whether the express lane may route the plain IPv4 packets of an interface, which need only a route lookup.
-    pub fn routes_in_lane(&self, interface: &Interface) -> bool {
-        interface.bridge.is_none()
-            && interface.tags.len() <= MAX_TAGS
-            && self.shares.is_none()
-            && self.sites.is_none()
-            && self.needs_routes_alone(interface)
-    }
-
-    /// Whether nothing but sessions determines what happens to the plain packets of an interface, for IPv4 and for IPv6.
-    pub fn takes_express(&self, interface: &Interface) -> [bool; 2] {
+    /// What the express lane may do with the plain packets of an interface, for IPv4 and for IPv6: nothing but sessions, or nothing
+    /// but a route, must determine what happens to them.
+    pub fn express(&self, interface: &Interface) -> [Express; 2] {
         let is_alone = interface.bridge.is_none()
             && interface.tags.len() <= MAX_TAGS
             && self.shares.is_none()
-            && self.sites.is_none()
-            && self.chains_of(interface.router).is_none()
-            && !self.tunnels.end_in(interface.router);
+            && self.sites.is_none();
+        let has_sessions_alone =
+            is_alone && self.chains_of(interface.router).is_none() && !self.tunnels.end_in(interface.router);
+        let has_routes_alone = is_alone && self.needs_routes_if_stateless(interface);
         let spreads = [self.nat4.spread.is_some(), self.nat6.spread.is_some()];
-        [0, 1].map(|family| is_alone && interface.stateful[family] && !spreads[family])
+        [0, 1].map(|family| match interface.stateful[family] {
+            true if has_sessions_alone && !spreads[family] => Express::Translates,
+            false if has_routes_alone => Express::Routes,
+            _ => Express::Nothing,
+        })
     }
 
     /// Whether any router has chains.

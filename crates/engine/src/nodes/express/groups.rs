@@ -7,7 +7,7 @@ use sluice_wire::field::Mac;
 use sluice_wire::vlan;
 
 use crate::packet::io::{BURST_SIZE, BufferIndex, PortIndex};
-use crate::snapshot::{Link, MAX_TAGS, Snapshot};
+use crate::snapshot::{Express, Link, MAX_TAGS, Snapshot};
 
 use super::{Buffers, NO_HEADS};
 
@@ -50,8 +50,7 @@ impl<'s> Ingress<'s> {
 
     /// Whether the lane may take any packets of the interface.
     fn is_in_lane(&self) -> bool {
-        let link = self.link;
-        (link.express[0] | link.express[1] | link.routed_in_lane) && usize::from(link.tags) <= MAX_TAGS
+        self.link.express != [Express::Nothing; 2] && usize::from(self.link.tags) <= MAX_TAGS
     }
 }
 

@@ -5,8 +5,10 @@ use sluice_table::hash::Hasher;
 use sluice_table::simd::bytes::Pattern;
 use sluice_wire::ethernet::{self, ethertype};
 use sluice_wire::field::Mac;
+use sluice_wire::ipv4::protocol::{TCP, UDP};
 use sluice_wire::key::{KeyWords4, KeyWords6, context4, context6};
-use sluice_wire::{Context, Direction, FlowKey4, FlowKey6, Packet, ipv4, ipv6, plain4, plain6};
+use sluice_wire::validity::{has_valid_lengths, is_unicast};
+use sluice_wire::{Context, Direction, FlowKey4, FlowKey6, Packet, ipv4, ipv6, plain4, plain6, transit4};
 
 use crate::packet::io::{HEAD, Head};
 use crate::session::family::{Family, V4, V6};
@@ -77,6 +79,24 @@ pub trait LaneFamily: Family {
 
     /// Whether the packet must not be fragmented.
     fn is_atomic(head: &Untagged) -> bool;
+
+    /// Length from which a datagram that matches the pattern may be routed without a complete validation.
+    const MIN_ROUTED: u16;
+
+    /// Whether a packet that matches the pattern may be routed, apart from its addresses.
+    fn is_routable(head: &Untagged) -> bool;
+
+    /// Source and destination.
+    fn addresses_of(head: &Untagged) -> [Self::Address; 2];
+
+    /// Whether packets between these addresses may be routed. The result `true` is exact; `false` may be wrong.
+    fn may_be_routed(addresses: [Self::Address; 2]) -> bool;
+
+    /// Verifies the checksums of a packet that is only routed in software. Returns whether they are correct.
+    fn is_verified_transit(packet: &Packet<'_>, tags: usize, mac: &Mac) -> bool;
+
+    /// Decrements the hop limit.
+    fn decrement_hop_limit(head: &mut Untagged);
 
     /// Translates a plain packet of a session and decrements its hop limit.
     fn translate<const IS_TCP: bool>(head: &mut Untagged, session: &Self::Session, direction: Direction);
@@ -159,6 +179,36 @@ impl LaneFamily for V4 {
     #[inline(always)]
     fn is_atomic(head: &Untagged) -> bool {
         be16(head, 20) & ipv4::DONT_FRAGMENT != 0
+    }
+
+    const MIN_ROUTED: u16 = ipv4::LENGTH as u16 + 20;
+
+    #[inline(always)]
+    fn is_routable(_: &Untagged) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn addresses_of(head: &Untagged) -> [u32; 2] {
+        let address = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        [address(26), address(30)]
+    }
+
+    #[inline(always)]
+    fn may_be_routed([source, destination]: [u32; 2]) -> bool {
+        is_unicast(source) & is_unicast(destination) & (source != destination)
+    }
+
+    #[inline(never)]
+    fn is_verified_transit(packet: &Packet<'_>, tags: usize, mac: &Mac) -> bool {
+        transit4(packet.bytes(), tags, packet.checksums(), mac).is_some()
+    }
+
+    #[inline(always)]
+    fn decrement_hop_limit(head: &mut Untagged) {
+        if let Some(header) = head[ethernet::LENGTH..].first_chunk_mut() {
+            ipv4::decrement_header_ttl(header);
+        }
     }
 
     #[inline(always)]
@@ -244,6 +294,44 @@ impl LaneFamily for V6 {
     fn is_atomic(_: &Untagged) -> bool {
         // Routers do not fragment IPv6.
         true
+    }
+
+    const MIN_ROUTED: u16 = ipv6::LENGTH as u16 + 8;
+
+    #[inline(always)]
+    fn is_routable(head: &Untagged) -> bool {
+        // There are no extension headers.
+        let protocol = Self::protocol_of(head);
+        matches!(protocol, TCP | UDP)
+            && head[L4_OF_V6..].first_chunk().is_some_and(|transport: &[u8; 14]| {
+                has_valid_lengths(transport, protocol, be16(head, 18), transport[13])
+            })
+    }
+
+    #[inline(always)]
+    fn addresses_of(head: &Untagged) -> [[u64; 2]; 2] {
+        let half = |at: usize| {
+            let bytes = head[at..].first_chunk();
+            bytes.map_or(0, |bytes| u64::from_be_bytes(*bytes))
+        };
+        [[half(22), half(30)], [half(38), half(46)]]
+    }
+
+    #[inline(always)]
+    fn may_be_routed([source, destination]: [[u64; 2]; 2]) -> bool {
+        // Global unicast addresses 2000::/3 and unique local addresses fc00::/7.
+        let is_unicast = |[high, _]: [u64; 2]| (high >> 61 == 1) | (high >> 57 == 0x7e);
+        is_unicast(source) & is_unicast(destination) & (source[0] != destination[0] || source[1] != destination[1])
+    }
+
+    #[inline(never)]
+    fn is_verified_transit(packet: &Packet<'_>, tags: usize, mac: &Mac) -> bool {
+        Self::is_verified(packet, tags, mac)
+    }
+
+    #[inline(always)]
+    fn decrement_hop_limit(head: &mut Untagged) {
+        head[21] = head[21].wrapping_sub(1);
     }
 
     #[inline(always)]

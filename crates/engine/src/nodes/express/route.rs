@@ -1,4 +1,4 @@
-//! The lane for plain IPv4 packets that need only a route: the same as `parse` and `ip4-fast-forward` do, without sessions.
+//! The lane for plain packets that need only a route: the same as `parse`, `ip4-fast-forward` and `forward` do, without sessions.
 //!
 //! ```text
 //! classify    plain packets of this interface with valid addresses
@@ -10,13 +10,11 @@ use sluice_route::{RouterIndex, validate_reverse_path};
 use sluice_table::prefix::NO_ROUTE;
 use sluice_table::simd::bytes::positions_of;
 use sluice_wire::field::Mac;
-use sluice_wire::validity::is_unicast;
-use sluice_wire::{Checksums, Packet, Window, ethernet, ipv4, transit4};
+use sluice_wire::{Checksums, Packet, Window, ethernet};
 
 use crate::features::context::{NodeContext, OutputContext};
 use crate::nodes::output::AdjacencyCache;
 use crate::packet::io::{BURST_SIZE, BufferIndex, Head, Heads};
-use crate::session::family::V4;
 
 use super::groups::Ingress;
 use super::head::{LaneFamily, behind, behind_mut};
@@ -24,15 +22,15 @@ use super::leaving::Leaving;
 use super::{Burst, NO_HEADS, Slots, each, trim};
 
 /// Temporary memory of the lane without sessions. Each array is indexed by the packet's position in the burst.
-pub struct RouteArrays {
+pub struct RouteArrays<F: LaneFamily> {
     /// Positions of the frames in their buffers.
     windows: [Window; BURST_SIZE],
     /// 1 for plain packets.
     is_plain: [u8; BURST_SIZE],
     /// Lengths of the datagrams.
     lengths: [u16; BURST_SIZE],
-    sources: [u32; BURST_SIZE],
-    destinations: [u32; BURST_SIZE],
+    sources: [F::Address; BURST_SIZE],
+    destinations: [F::Address; BURST_SIZE],
     /// The routes of the destinations.
     routes: [u32; BURST_SIZE],
     /// The routes of the sources, if these are validated.
@@ -41,14 +39,14 @@ pub struct RouteArrays {
     routers: [RouterIndex; BURST_SIZE],
 }
 
-impl Default for RouteArrays {
+impl<F: LaneFamily> Default for RouteArrays<F> {
     fn default() -> Self {
         Self {
             windows: [Window::default(); BURST_SIZE],
             is_plain: [0; BURST_SIZE],
             lengths: [0; BURST_SIZE],
-            sources: [0; BURST_SIZE],
-            destinations: [0; BURST_SIZE],
+            sources: [F::Address::default(); BURST_SIZE],
+            destinations: [F::Address::default(); BURST_SIZE],
             routes: [0; BURST_SIZE],
             back: [0; BURST_SIZE],
             routers: [0; BURST_SIZE],
@@ -56,13 +54,10 @@ impl Default for RouteArrays {
     }
 }
 
-/// Smallest datagram that the lane takes. The graph validates shorter ones completely.
-const MIN_LENGTH: u16 = ipv4::LENGTH as u16 + 20;
-
 /// Routes and sends those of the slots that need nothing unusual. Returns their positions in `slots`.
 #[inline(never)]
-pub(super) fn run_routes<const TAGS: usize>(
-    work: &mut RouteArrays,
+pub(super) fn run_routes<F: LaneFamily, const TAGS: usize>(
+    work: &mut RouteArrays<F>,
     burst: &mut Burst<'_, '_>,
     ctx: &mut NodeContext<'_, '_>,
     ingress: &Ingress<'_>,
@@ -71,13 +66,13 @@ pub(super) fn run_routes<const TAGS: usize>(
     let count = slots.len();
     let mut heads = NO_HEADS;
     burst.buffers.heads(slots, &mut heads, &mut work.windows);
-    let (mut plain, has_unverified) = classify::<TAGS>(work, &heads, count, ingress);
+    let (mut plain, has_unverified) = classify::<F, TAGS>(work, &heads, count, ingress);
     if plain == 0 {
         return 0;
     }
     if has_unverified {
         burst.buffers.with_packets(|packets| {
-            plain = verified(plain, slots, packets, (&ingress.mac, TAGS));
+            plain = verified::<F>(plain, slots, packets, (&ingress.mac, TAGS));
         });
         heads = NO_HEADS;
         burst.buffers.heads(slots, &mut heads, &mut work.windows);
@@ -88,10 +83,10 @@ pub(super) fn run_routes<const TAGS: usize>(
     }
     let (routers, destinations) = (&work.routers[..count], &work.destinations[..count]);
     let routes = &mut work.routes[..count];
-    ctx.forwarding.route_values::<V4>(routers, destinations, routes);
+    ctx.forwarding.route_values::<F>(routers, destinations, routes);
     if ingress.link.validated {
         let (sources, back) = (&work.sources[..count], &mut work.back[..count]);
-        ctx.forwarding.route_values::<V4>(routers, sources, back);
+        ctx.forwarding.route_values::<F>(routers, sources, back);
         remove_unverified(work, count, ingress, ctx);
     }
     let exit = ctx.exit();
@@ -101,7 +96,7 @@ pub(super) fn run_routes<const TAGS: usize>(
         received: 0,
         trailers: 0,
     };
-    let taken = send_all::<TAGS>(&mut way, plain, &mut heads, work, &exit);
+    let taken = send_all::<F, TAGS>(&mut way, plain, &mut heads, work, &exit);
     if way.trailers != 0 {
         trim::<TAGS>(way.trailers, &mut burst.buffers, slots, &work.lengths);
     }
@@ -125,13 +120,13 @@ pub(super) fn run_routes<const TAGS: usize>(
     clippy::needless_range_loop,
     reason = "an index below the number of elements needs no checks in any of the arrays"
 )]
-fn classify<const TAGS: usize>(
-    work: &mut RouteArrays,
+fn classify<F: LaneFamily, const TAGS: usize>(
+    work: &mut RouteArrays<F>,
     heads: &Heads<'_>,
     count: usize,
     ingress: &Ingress<'_>,
 ) -> (Slots, bool) {
-    let pattern = V4::pattern(&ingress.mac, TAGS);
+    let pattern = F::pattern(&ingress.mac, TAGS);
     let mut checksums = 0;
     for i in 0..count.min(BURST_SIZE) {
         work.is_plain[i] = 0;
@@ -140,21 +135,19 @@ fn classify<const TAGS: usize>(
         checksums |= window.checksums as u8 ^ Checksums::Vouched as u8;
         let matches = head.first_chunk().is_some_and(|bytes| pattern.matches(bytes));
         let head = behind::<TAGS>(head);
-        if let Some(length) = V4::length_of(head, window.length.saturating_sub(4 * TAGS as u16))
-            && length >= MIN_LENGTH
+        if let Some(length) = F::length_of(head, window.length.saturating_sub(4 * TAGS as u16))
+            && length >= F::MIN_ROUTED
             && matches
+            && F::is_routable(head)
         {
             work.is_plain[i] = 1;
             work.lengths[i] = length;
-            work.sources[i] = u32::from_be_bytes([head[26], head[27], head[28], head[29]]);
-            work.destinations[i] = u32::from_be_bytes([head[30], head[31], head[32], head[33]]);
+            [work.sources[i], work.destinations[i]] = F::addresses_of(head);
         }
     }
     // This loop is vectorised, because it has a fixed number of elements and no branches.
     for i in 0..BURST_SIZE {
-        let (source, destination) = (work.sources[i], work.destinations[i]);
-        let has_valid_addresses = is_unicast(source) & is_unicast(destination) & (source != destination);
-        work.is_plain[i] &= u8::from(has_valid_addresses);
+        work.is_plain[i] &= u8::from(F::may_be_routed([work.sources[i], work.destinations[i]]));
     }
     let all = Slots::MAX >> (BURST_SIZE - count.clamp(1, BURST_SIZE));
     (positions_of(&work.is_plain, 1) & all, checksums != 0)
@@ -163,13 +156,18 @@ fn classify<const TAGS: usize>(
 /// The plain packets whose checksums the device has verified, or which are verified here.
 #[cold]
 #[inline(never)]
-fn verified(plain: Slots, slots: &[BufferIndex], packets: &[Packet<'_>], (mac, tags): (&Mac, usize)) -> Slots {
+fn verified<F: LaneFamily>(
+    plain: Slots,
+    slots: &[BufferIndex],
+    packets: &[Packet<'_>],
+    (mac, tags): (&Mac, usize),
+) -> Slots {
     let packet = |i: usize| packets.get(usize::from(*slots.get(i)?));
     let mut verified = plain;
     each(plain, |i| {
         let is_verified = packet(i).is_some_and(|packet| {
             let checksums = packet.checksums();
-            checksums == Checksums::Vouched || transit4(packet.bytes(), tags, checksums, mac).is_some()
+            checksums == Checksums::Vouched || F::is_verified_transit(packet, tags, mac)
         });
         verified &= !(Slots::from(!is_verified) << i);
     });
@@ -179,7 +177,12 @@ fn verified(plain: Slots, slots: &[BufferIndex], packets: &[Packet<'_>], (mac, t
 /// Removes the routes of packets if the quick check does not prove that their sources are valid (BCP 38). The graph validates these
 /// packets completely.
 #[inline(never)]
-fn remove_unverified(work: &mut RouteArrays, count: usize, ingress: &Ingress<'_>, ctx: &NodeContext<'_, '_>) {
+fn remove_unverified<F: LaneFamily>(
+    work: &mut RouteArrays<F>,
+    count: usize,
+    ingress: &Ingress<'_>,
+    ctx: &NodeContext<'_, '_>,
+) {
     let Some(interface) = ctx.snapshot.interface(ingress.number) else {
         return;
     };
@@ -210,11 +213,11 @@ struct Way {
 /// Sends those of the packets that have a resolved next hop and are not too long, and returns their slots. The other packets are
 /// left unchanged.
 #[inline(never)]
-fn send_all<const TAGS: usize>(
+fn send_all<F: LaneFamily, const TAGS: usize>(
     way: &mut Way,
     slots: Slots,
     heads: &mut Heads<'_>,
-    work: &RouteArrays,
+    work: &RouteArrays<F>,
     exit: &OutputContext<'_>,
 ) -> Slots {
     let mut others = 0;
@@ -244,9 +247,8 @@ fn send_all<const TAGS: usize>(
             way.trailers |= 1 << i;
             sent = end.max(frame.min(ethernet::MIN_FRAME));
         }
-        let inner = behind_mut::<TAGS>(head);
-        if let Some(network) = inner.and_then(|inner| inner[ethernet::LENGTH..].first_chunk_mut()) {
-            ipv4::decrement_header_ttl(network);
+        if let Some(inner) = behind_mut::<TAGS>(head) {
+            F::decrement_hop_limit(inner);
         }
         way.received += frame as u64;
         if is_direct {
