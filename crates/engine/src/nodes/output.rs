@@ -18,7 +18,7 @@ use link_header::link_header;
 mod adjacency;
 mod link_header;
 
-pub use adjacency::{Adjacency, AdjacencyCache, CACHE_SIZE, WayOut};
+pub use adjacency::{Adjacency, AdjacencyCache, CACHE_SIZE, Egress};
 
 /// Declaration of this node of the graph.
 pub const NODE: Node = Node {

@@ -3,7 +3,7 @@
 use sluice_route::Reason;
 
 use crate::features::context::OutputContext;
-use crate::nodes::output::{AdjacencyCache, WayOut};
+use crate::nodes::output::{AdjacencyCache, Egress};
 use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::batch::Meta;
 use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex};
@@ -13,9 +13,9 @@ use super::{Buffers, Burst, Slots, each};
 
 /// How the taken packets leave. Arrays are indexed by the packet's position.
 pub(super) struct Leaving {
-    ways: [WayOut; BURST_SIZE],
-    /// The conjunction and the disjunction of all ways out, which are equal if all packets have one way out.
-    all: [WayOut; 2],
+    egresses: [Egress; BURST_SIZE],
+    /// The conjunction and the disjunction of all, which are equal if all packets leave through one interface.
+    all: [Egress; 2],
     /// Packets that leave with more or fewer tags than they arrived with. Their link headers are not written yet.
     moved: Slots,
     /// The adjacencies of these packets.
@@ -26,8 +26,8 @@ impl Leaving {
     /// No packets.
     pub(super) fn new() -> Self {
         Self {
-            ways: [WayOut(0); BURST_SIZE],
-            all: [WayOut(u32::MAX), WayOut(0)],
+            egresses: [Egress(0); BURST_SIZE],
+            all: [Egress(u32::MAX), Egress(0)],
             moved: 0,
             hops: [AdjacencyIndex::NONE; BURST_SIZE],
         }
@@ -35,10 +35,10 @@ impl Leaving {
 
     /// Adds the packet at a position.
     #[inline(always)]
-    pub(super) fn add(&mut self, i: usize, way: WayOut) {
-        self.ways[i] = way;
-        self.all[0].0 &= way.0;
-        self.all[1].0 |= way.0;
+    pub(super) fn add(&mut self, i: usize, egress: Egress) {
+        self.egresses[i] = egress;
+        self.all[0].0 &= egress.0;
+        self.all[1].0 |= egress.0;
     }
 
     /// Adds the packet at a position, which leaves with another number of tags.
@@ -84,7 +84,7 @@ impl Leaving {
                 if let Some((packet, adjacency)) = packet.zip(adjacency)
                     && adjacency.relabel(packet, tags as u8)
                 {
-                    self.add(i, adjacency.way_out());
+                    self.add(i, adjacency.port_and_interface());
                 } else {
                     lost |= 1 << i;
                 }
@@ -105,21 +105,21 @@ impl Leaving {
     ) {
         // All packets are taken, or the first ones.
         let is_run = taken & taken.wrapping_add(1) == 0;
-        let [way, other] = self.all;
+        let [egress, other] = self.all;
         let run = slots.get(..taken.count_ones() as usize);
-        if let Some(run) = run.filter(|_| is_run && way == other) {
+        if let Some(run) = run.filter(|_| is_run && egress == other) {
             for slot in run {
                 let meta = &mut meta[usize::from(*slot) % BURST_BUFFERS];
-                (meta.interface, meta.egress) = (interface, way.interface());
+                (meta.interface, meta.egress) = (interface, egress.interface());
             }
-            lists.send_all(way.port(), run);
+            lists.send_all(egress.port(), run);
             return;
         }
         each(taken, |i| {
-            let (way, slot) = (self.ways[i], slots.get(i).copied().unwrap_or_default());
+            let (egress, slot) = (self.egresses[i], slots.get(i).copied().unwrap_or_default());
             let meta = &mut meta[usize::from(slot) % BURST_BUFFERS];
-            (meta.interface, meta.egress) = (interface, way.interface());
-            lists.send(way.port(), slot);
+            (meta.interface, meta.egress) = (interface, egress.interface());
+            lists.send(egress.port(), slot);
         });
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! classify    plain packets of this interface with valid addresses
 //! look up     routes of all destinations, and of all sources if these are validated
-//! send        checks the way out, decrements the TTL, writes the MAC addresses
+//! send        checks next hop and length, decrements the TTL, writes the MAC addresses
 //! ```
 
 use sluice_route::{RouterIndex, validate_reverse_path};
@@ -90,25 +90,25 @@ pub(super) fn run_routes<F: LaneFamily, const TAGS: usize>(
         remove_unverified(work, count, ingress, ctx);
     }
     let exit = ctx.exit();
-    let mut way = Way {
+    let mut sending = Sending {
         adjacencies: AdjacencyCache::default(),
         leaving: Leaving::new(),
         received: 0,
         trailers: 0,
     };
-    let taken = send_all::<F, TAGS>(&mut way, plain, &mut heads, work, &exit);
-    if way.trailers != 0 {
-        trim::<TAGS>(way.trailers, &mut burst.buffers, slots, &work.lengths);
+    let taken = send_all::<F, TAGS>(&mut sending, plain, &mut heads, work, &exit);
+    if sending.trailers != 0 {
+        trim::<TAGS>(sending.trailers, &mut burst.buffers, slots, &work.lengths);
     }
-    way.leaving.finish(
+    sending.leaving.finish(
         taken,
         (slots, ingress.number, TAGS),
         burst,
-        (&mut way.adjacencies, &exit),
+        (&mut sending.adjacencies, &exit),
     );
     if let Some(counters) = ctx.counters.interfaces.get(usize::from(ingress.number)) {
         counters.received.add(taken.count_ones().into());
-        counters.received_bytes.add(way.received);
+        counters.received_bytes.add(sending.received);
     }
     taken
 }
@@ -201,7 +201,7 @@ fn remove_unverified<F: LaneFamily>(
 }
 
 /// The state of the last pass.
-struct Way {
+struct Sending {
     adjacencies: AdjacencyCache,
     leaving: Leaving,
     /// Bytes of the received frames that were taken.
@@ -214,7 +214,7 @@ struct Way {
 /// left unchanged.
 #[inline(never)]
 fn send_all<F: LaneFamily, const TAGS: usize>(
-    way: &mut Way,
+    sending: &mut Sending,
     slots: Slots,
     heads: &mut Heads<'_>,
     work: &RouteArrays<F>,
@@ -227,13 +227,13 @@ fn send_all<F: LaneFamily, const TAGS: usize>(
             others |= 1 << i;
             return;
         };
-        let (mut adjacency, is_match) = way.adjacencies.at(route);
+        let (mut adjacency, is_match) = sending.adjacencies.at(route);
         if !is_match {
-            if !way.adjacencies.bind(route, exit) {
+            if !sending.adjacencies.bind(route, exit) {
                 others |= 1 << i;
                 return;
             }
-            adjacency = way.adjacencies.at(route).0;
+            adjacency = sending.adjacencies.at(route).0;
         }
         let is_direct = adjacency.is_direct_for::<TAGS>(length);
         if !is_direct && !adjacency.is_open_for(length, &work.windows[i]) {
@@ -244,18 +244,18 @@ fn send_all<F: LaneFamily, const TAGS: usize>(
         let end = ethernet::LENGTH + 4 * TAGS + usize::from(length);
         let mut sent = frame;
         if end != frame {
-            way.trailers |= 1 << i;
+            sending.trailers |= 1 << i;
             sent = end.max(frame.min(ethernet::MIN_FRAME));
         }
         if let Some(inner) = behind_mut::<TAGS>(head) {
             F::decrement_hop_limit(inner);
         }
-        way.received += frame as u64;
+        sending.received += frame as u64;
         if is_direct {
             adjacency.rewrite_head::<TAGS>(head, sent);
-            way.leaving.add(i, adjacency.way_out());
+            sending.leaving.add(i, adjacency.port_and_interface());
         } else {
-            way.leaving.add_moved(i, adjacency.index());
+            sending.leaving.add_moved(i, adjacency.index());
         }
     });
     slots & !others

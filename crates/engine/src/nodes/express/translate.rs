@@ -155,7 +155,7 @@ impl Output<'_, '_> {
             .tally
             .translate::<F, IS_TCP, TAGS>(i, head, session, direction, lengths);
         adjacency.rewrite_head::<TAGS>(head, sent);
-        self.leaving.add(i, adjacency.way_out());
+        self.leaving.add(i, adjacency.port_and_interface());
         true
     }
 

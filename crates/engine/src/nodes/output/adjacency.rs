@@ -25,7 +25,7 @@ pub struct Adjacency {
     /// Maximum length in bytes of an L3 datagram.
     pub mtu: u16,
     pub(super) port: PortIndex,
-    way: WayOut,
+    by: Egress,
     /// Whether the interface has no tags, and this worker has a queue of its port.
     plain: bool,
     /// Maximum L3 length that this worker can send without tags through its own queue; 0 if it can't send such datagrams.
@@ -41,9 +41,9 @@ pub struct Adjacency {
 
 /// The port and the interface on which a packet leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WayOut(pub u32);
+pub struct Egress(pub u32);
 
-impl WayOut {
+impl Egress {
     fn new(port: PortIndex, interface: u16) -> Self {
         Self(u32::from(port) << 16 | u32::from(interface))
     }
@@ -70,7 +70,7 @@ impl Adjacency {
         keeps: 0,
         mtu: 0,
         port: 0,
-        way: WayOut(0),
+        by: Egress(0),
         plain: false,
         direct: 0,
         open: 0,
@@ -181,7 +181,7 @@ fn gather(adjacency: &mut Adjacency, hop: AdjacencyIndex, exit: &OutputContext<'
         keeps: link.keeps,
         mtu,
         port: link.port,
-        way: WayOut::new(link.port, hop.interface() as u16),
+        by: Egress::new(link.port, hop.interface() as u16),
         plain: untagged && sender.is_none(),
         direct: if untagged { open } else { 0 },
         open,

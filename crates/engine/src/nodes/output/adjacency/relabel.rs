@@ -13,7 +13,7 @@ use crate::packet::lists::Lists;
 use crate::snapshot::MAX_TAGS;
 
 use super::super::OutputResult;
-use super::{Adjacency, WayOut};
+use super::{Adjacency, Egress};
 
 /// Mask of a MAC in a word. The lowest byte of the word is the first byte of the MAC.
 const MAC: u64 = (1 << 48) - 1;
@@ -94,8 +94,8 @@ impl Adjacency {
 
     /// The port and the interface on which frames are sent.
     #[inline(always)]
-    pub fn way_out(&self) -> WayOut {
-        self.way
+    pub fn port_and_interface(&self) -> Egress {
+        self.by
     }
 
     /// Number of tags of sent frames.
