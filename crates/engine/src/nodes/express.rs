@@ -27,7 +27,7 @@ use crate::packet::io::{ALL_SLOTS, BURST_BUFFERS, BURST_SIZE, BufferIndex, Hando
 use crate::packet::lists::Lists;
 use crate::session::arrival::Arrival;
 use crate::session::family::{V4, V6};
-use crate::snapshot::{Express, Snapshot};
+use crate::snapshot::Express;
 
 use classify::classify;
 use groups::{Group, Groups, Ingress, by_tags};
@@ -159,6 +159,8 @@ pub struct Lane {
     routes4: Box<RouteArrays<V4>>,
     routes6: Box<RouteArrays<V6>>,
     pauses: [Pause; PORTS],
+    /// Whether the packets of the last burst needed only routes.
+    is_routed: bool,
 }
 
 /// Number of ports with a pause of their own. Ports whose numbers have equal remainders share a pause.
@@ -197,12 +199,12 @@ impl Pause {
 const MANY: usize = 8;
 
 impl Lane {
-    /// The stage to which the cycles of packets from a port belong.
-    pub fn stage(snapshot: &Snapshot, port: PortIndex) -> CycleStage {
-        let untagged = snapshot.untagged.get(usize::from(port)).copied().flatten();
-        match untagged.and_then(|number| snapshot.links.get(usize::from(number))) {
-            Some(link) if link.express[0] == Express::Routes => CycleStage::Forward,
-            _ => CycleStage::Session,
+    /// The stage to which the cycles of the last [`run`](Self::run) belong.
+    #[inline(always)]
+    pub fn stage(&self) -> CycleStage {
+        match self.is_routed {
+            true => CycleStage::Forward,
+            false => CycleStage::Session,
         }
     }
 
@@ -268,6 +270,7 @@ impl Lane {
         slots: &[BufferIndex],
     ) -> Slots {
         let [v4, v6] = ingress.link.express;
+        self.is_routed = v4 == Express::Routes;
         let mut taken = match v4 {
             Express::Translates => run_family::<V4, TAGS>(&mut self.v4, burst, ctx, ingress, slots),
             Express::Routes => run_routes::<V4, TAGS>(&mut self.routes4, burst, ctx, ingress, slots),

@@ -191,7 +191,7 @@ fn take_express(
         let taken = lane.run(&mut burst, ctx, *port, slots.clone());
         let now = clock();
         let cycles = now.wrapping_sub(mark);
-        ctx.counters.cycles[Lane::stage(ctx.snapshot, *port) as usize].add(cycles);
+        ctx.counters.cycles[lane.stage() as usize].add(cycles);
         if taken != 0
             && let Some(counters) = ctx.counters.nodes.get(NodeIndex::express as usize)
         {

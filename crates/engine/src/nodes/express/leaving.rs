@@ -41,6 +41,12 @@ impl Leaving {
         self.all[1].0 |= egress.0;
     }
 
+    /// Adds consecutive packets from the first one on, which are all that leave.
+    #[inline(always)]
+    pub(super) fn add_all(&mut self, egress: Egress) {
+        self.all = [egress; 2];
+    }
+
     /// Adds the packet at a position, which leaves with another number of tags.
     #[cold]
     pub(super) fn add_moved(&mut self, i: usize, hop: AdjacencyIndex) {

@@ -96,7 +96,14 @@ pub(super) fn run_routes<F: LaneFamily, const TAGS: usize>(
         received: 0,
         trailers: 0,
     };
-    let taken = send_all::<F, TAGS>(&mut sending, plain, &mut heads, work, &exit);
+    let alike = match TAGS {
+        0 => alike(work, plain, &mut sending.adjacencies, &exit),
+        _ => None,
+    };
+    let taken = match alike {
+        Some(alike) => send_alike::<F>(&mut sending, (plain, alike), &mut heads),
+        None => send_all::<F, TAGS>(&mut sending, plain, &mut heads, work, &exit),
+    };
     if sending.trailers != 0 {
         trim::<TAGS>(sending.trailers, &mut burst.buffers, slots, &work.lengths);
     }
@@ -208,6 +215,65 @@ struct Sending {
     received: u64,
     /// Packets whose frames have padding or a trailer.
     trailers: Slots,
+}
+
+/// What untagged packets have in common that all leave to one next hop, without tags.
+struct Alike {
+    route: u32,
+    /// Bytes of their frames.
+    bytes: u64,
+}
+
+/// Looks for what all of the untagged packets have in common. `None` if they have several routes, if their next hop is not resolved, if one of
+/// them is too long or has a trailer, or if another packet precedes one of them.
+#[inline(never)]
+fn alike<F: LaneFamily>(
+    work: &RouteArrays<F>,
+    plain: Slots,
+    adjacencies: &mut AdjacencyCache,
+    exit: &OutputContext<'_>,
+) -> Option<Alike> {
+    let route = work.routes[0];
+    let count = plain.count_ones() as usize;
+    if plain & plain.wrapping_add(1) != 0 {
+        return None;
+    }
+    let (mut differing, mut longest, mut trailers, mut bytes) = (0, 0, 0, 0);
+    for i in 0..count.min(BURST_SIZE) {
+        let (length, frame) = (work.lengths[i], work.windows[i].length);
+        differing |= work.routes[i] ^ route;
+        longest = longest.max(length);
+        trailers |= frame ^ length.wrapping_add(ethernet::LENGTH as u16);
+        bytes += u64::from(frame);
+    }
+    if differing != 0 || trailers != 0 || !adjacencies.at(route).1 && !adjacencies.bind(route, exit) {
+        return None;
+    }
+    let adjacency = adjacencies.at(route).0;
+    adjacency.is_direct_for::<0>(longest).then_some(Alike { route, bytes })
+}
+
+/// Sends packets that have everything in common.
+#[inline(never)]
+fn send_alike<F: LaneFamily>(
+    sending: &mut Sending,
+    (plain, Alike { route, bytes }): (Slots, Alike),
+    heads: &mut Heads<'_>,
+) -> Slots {
+    let count = plain.count_ones() as usize;
+    let adjacency = sending.adjacencies.at(route).0;
+    let addresses = adjacency.rewrite_heads(count, bytes);
+    for head in heads[..count.min(BURST_SIZE)].iter_mut().flatten() {
+        if let Some(inner) = behind_mut::<0>(head) {
+            F::decrement_hop_limit(inner);
+        }
+        if let Some(link) = head.first_chunk_mut() {
+            *link = addresses;
+        }
+    }
+    sending.leaving.add_all(adjacency.port_and_interface());
+    sending.received += bytes;
+    plain
 }
 
 /// Sends those of the packets that have a resolved next hop and are not too long, and returns their slots. The other packets are

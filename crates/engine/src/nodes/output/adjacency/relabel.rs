@@ -121,6 +121,14 @@ impl Adjacency {
         self.bytes += length as u64;
     }
 
+    /// Counts untagged frames with this number of bytes in total as sent, and returns the MAC addresses for them.
+    #[inline(always)]
+    pub fn rewrite_heads(&mut self, frames: usize, bytes: u64) -> [u8; 12] {
+        self.frames += frames as u32;
+        self.bytes += bytes;
+        *self.head.first_chunk().unwrap_or(&[0; 12])
+    }
+
     /// Whether a packet with an L3 datagram of this length can be sent through this worker's own queue, with or without tags.
     #[inline(always)]
     pub fn may_send(&self, length: u16) -> bool {
