@@ -1,9 +1,12 @@
 //! express: the express lane sends the packets of a burst that need nothing unusual, in passes over arrays.
 //!
 //! The lane takes plain TCP and UDP packets of sessions for which every decision is made, and plain packets of interfaces
-//! without stateful services, which need only a route. It leaves all other packets exactly as they were received, and the graph processes them as if the lane did not exist. The graph also defines what
-//! the lane has to do: for each packet that the lane takes, `parse`, `session-lookup` and `output` would have had the
-//! same effect on the frame, the session and the counters.
+//! without stateful services, which need only a route (module `route`). It leaves all other packets exactly as they were
+//! received, and the graph processes them as if the lane did not exist. The graph also defines what the lane has to do:
+//! for each packet that the lane takes, the other nodes would have had the same effect on the frame, the session and the
+//! counters.
+//!
+//! Packets of known sessions pass through these functions, one interface after the other:
 //!
 //! ```text
 //! classify    plain packets of this interface, and their keys

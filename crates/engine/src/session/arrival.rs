@@ -6,7 +6,7 @@ use crate::packet::adjacency::AdjacencyIndex;
 
 /// For one direction of a session: the interface on which its packets arrive, whether they refresh the session (RFC 4787,
 /// REQ-6), whether the express lane may take usual ones, and the high bits of the context in the key of the direction. The lane
-/// compares all of these, apart from the refresh flag, as one number.
+/// compares them with one instruction, except for the refresh flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct Arrival(u32);

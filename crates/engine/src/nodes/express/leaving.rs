@@ -47,7 +47,7 @@ impl Leaving {
         self.all = [egress; 2];
     }
 
-    /// Adds the packet at a position, which leaves with another number of tags.
+    /// Adds the packet at a position. It leaves with more or fewer tags than it arrived with.
     #[cold]
     pub(super) fn add_moved(&mut self, i: usize, hop: AdjacencyIndex) {
         self.moved |= 1 << i;

@@ -171,7 +171,7 @@ impl Output<'_, '_> {
         session.admit_to_lane(direction) && session.arrival(direction).is_in_lane(self.arrival)
     }
 
-    /// Leaves a packet, and the later packets of its session, to the graph. Returns `false`.
+    /// Records that the graph has to process a packet of this session, and therefore also the later ones. Returns `false`.
     #[cold]
     #[inline(never)]
     fn leave(&mut self, shard: u16, index: RecordIndex) -> bool {
