@@ -36,6 +36,7 @@ mod inspection_bridge;
 mod inspection_fragments;
 mod inspection_policies;
 mod inspection_renewal;
+mod lane_chains;
 mod layers;
 mod limits;
 mod link_shares;

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use sluice_wire::Checksums;
 use sluice_wire::tcp::flag::{ACK, FIN, PSH, RST, SYN};
 
-use pair::{Draw, Event, FLOWS, LINKS, ONE_PORT, Oddity, Pair, data, plan};
+use pair::{DIVISIONS, Draw, Event, FLOWS, LINKS, ONE_PORT, Oddity, Pair, data, plan};
 
 mod pair;
 
@@ -88,6 +88,26 @@ fn data_of_known_flows_takes_the_lane_in_both_directions() {
 }
 
 #[test]
+fn workers_that_look_up_sessions_take_the_lane_however_the_work_is_divided() {
+    for (division, v6) in (0..DIVISIONS.len()).flat_map(|division| [(division, false), (division, true)]) {
+        for link in [0, 2, 4] {
+            let mut pair = Pair::divided([link, division], plan, v6);
+            let before = pair.express();
+            let burst: Vec<_> = (0..FLOWS)
+                .flat_map(|flow| [data(flow, false), data(flow, true)])
+                .collect();
+            pair.step(&Event::Burst(burst));
+            let taken = pair.express() - before;
+            assert_eq!(
+                2 * u64::from(FLOWS),
+                taken,
+                "division {division}, v6: {v6}, link {link}"
+            );
+        }
+    }
+}
+
+#[test]
 fn lane_is_not_tried_for_some_bursts_after_a_flood_of_strangers() {
     let mut pair = Pair::new(plan, false);
     let strangers = (0..16).map(|port| Draw {
@@ -151,11 +171,20 @@ proptest! {
     fn lane_and_graph_agree_about_any_history(
         events in events(),
         link in prop_oneof![2 => Just(0), 3 => 1..ONE_PORT],
+        division in prop_oneof![2 => Just(0), 3 => 1..DIVISIONS.len()],
         v6 in prop::bool::weighted(0.3),
     ) {
-        let mut pair = Pair::on(link, plan, v6);
-        for event in &events {
-            pair.step(event);
+        let mut pair = Pair::divided([link, division], plan, v6);
+        let events = events.into_iter().flat_map(|event| match event {
+            // Workers may exchange the directions of a flow.
+            Event::Burst(draws) if division != 0 => {
+                let (replies, others) = draws.into_iter().partition(|draw| draw.is_reply);
+                vec![Event::Burst(others), Event::Burst(replies)]
+            }
+            event => vec![event],
+        });
+        for event in events {
+            pair.step(&event);
         }
     }
 

@@ -25,7 +25,7 @@ const SERVICE: Tags = &[(0x88a8, 200)];
 const TWO: Tags = &[(0x88a8, 300), (0x8100, 30)];
 
 /// Tags of a router's inside interface and of its outside interface, for each kind of link.
-const LINKS: [[Tags; 2]; 6] = [
+pub const LINKS: [[Tags; 2]; 6] = [
     [NONE, NONE],
     [ONE, NONE],
     [NONE, TWO],
@@ -40,6 +40,11 @@ fn give<const LINK: usize>(interfaces: &mut Vec<Interface>) {
         let tags = tags.iter().map(|&(protocol, control)| Tag { protocol, control });
         interface.tags = tags.collect();
     }
+}
+
+/// Gives the interfaces of a plan the tags of a kind of link.
+pub fn give_tags(link: usize) -> fn(&mut Vec<Interface>) {
+    [give::<0>, give::<1>, give::<2>, give::<3>, give::<4>, give::<5>][link]
 }
 
 fn validate<const LOOSE: bool>(snapshot: &mut Snapshot) {
@@ -63,7 +68,7 @@ fn router_on(link: usize, validation: SourceValidation, long: bool) -> Rig {
     };
     Rig::new(Plan {
         translate: false,
-        interfaces: [give::<0>, give::<1>, give::<2>, give::<3>, give::<4>, give::<5>][link],
+        interfaces: give_tags(link),
         // MSS clamping forces the general path, because the fast path doesn't support it. The clamping does not change
         // the packets of this test.
         snapshot: match (validation, long) {
@@ -243,7 +248,7 @@ fn router_without_services_drops_wrong_checksums_that_no_device_has_verified() {
 }
 
 /// Random frames of a host or of the outside router, between addresses that match the routes.
-fn frames(link: usize) -> impl Strategy<Value = Vec<(u16, Vec<u8>)>> {
+pub fn frames(link: usize) -> impl Strategy<Value = Vec<(u16, Vec<u8>)>> {
     let whole = prop_oneof![
         4 => strategy::frame(),
         1 => strategy::fragment().prop_map(|(_, frame)| frame),

@@ -116,10 +116,11 @@ impl<const WORDS: usize> ParityRows<WORDS> {
     #[inline(always)]
     pub fn of(&self, input: [u64; WORDS]) -> u32 {
         let mut hash = 0;
-        for (bit, row) in (0..self.bits).zip(&self.rows) {
+        for bit in 0..self.bits.min(MAX_BITS) {
+            let row = &self.rows[bit as usize];
             let mut chosen = 0;
-            for (word, mask) in input.iter().zip(row) {
-                chosen ^= word & mask;
+            for word in 0..WORDS {
+                chosen ^= input[word] & row[word];
             }
             hash |= (chosen.count_ones() & 1) << bit;
         }

@@ -174,6 +174,13 @@ impl TokenRate {
         self.take_time(full_at, self.time_of_one(), now)
     }
 
+    /// The word after `count` tokens are taken one by one; `None` if fewer tokens are available.
+    #[inline]
+    pub const fn take_one_by_one(&self, full_at: u64, count: u64, now: u64) -> Option<u64> {
+        let time = self.time_of_one().saturating_mul(count);
+        self.take_time(full_at, if time < MAX_TIME { time } else { MAX_TIME }, now)
+    }
+
     /// The word after `tokens` tokens are taken; `None` if fewer tokens are available.
     #[inline]
     pub const fn take_many(&self, full_at: u64, tokens: u64, now: u64) -> Option<u64> {
@@ -288,6 +295,16 @@ impl SharedTokenBucket {
     #[inline]
     pub fn take(&self, now: u64) -> bool {
         self.rate.take_shared(&self.full_at, now)
+    }
+
+    /// Takes `count` tokens one by one. Returns false, without effect, if fewer tokens are available.
+    #[inline]
+    pub fn take_one_by_one(&self, count: u64, now: u64) -> bool {
+        self.full_at
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |full_at| {
+                self.rate.take_one_by_one(full_at, count, now)
+            })
+            .is_ok()
     }
 
     /// Takes `tokens` tokens. Returns false, without effect, if fewer tokens are available.

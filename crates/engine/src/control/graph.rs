@@ -65,7 +65,6 @@ fn has(snapshot: &Snapshot, stages: &Stages, router: Option<RouterIndex>) -> u16
     let applications = snapshot.applications.as_deref();
     // A worker that runs all stages itself doesn't hand packets off to other workers.
     let is_local = stages.workers(Part::Session).is_empty();
-    let transmits = stages.workers(Part::Transmit).is_empty();
     let mut has = needs::ALWAYS;
     for (number, interface) in (0..).zip(&snapshot.interfaces).filter(|(_, interface)| of(interface)) {
         let bridged = interface.bridge.is_some();
@@ -79,10 +78,7 @@ fn has(snapshot: &Snapshot, stages: &Stages, router: Option<RouterIndex>) -> u16
                 needs::PLAIN,
                 !bridged && is_local && snapshot.needs_routes_alone(interface),
             ),
-            (
-                needs::EXPRESS,
-                is_local && transmits && snapshot.express(interface) != [Express::Nothing; 2],
-            ),
+            (needs::EXPRESS, snapshot.express(interface) != [Express::Nothing; 2]),
             (needs::FLOWS, stateful || inspected || pending),
             (needs::INSPECTED, inspected),
             (needs::IDENTIFIED, pending),

@@ -11,9 +11,9 @@ use crate::packet::lists::{Leave, Lists};
 use crate::packet::reason::EngineReason;
 use crate::snapshot::Snapshot;
 
-use steps::walk;
+use steps::{BatchPackets, walk};
 
-mod steps;
+pub mod steps;
 
 /// Declaration of this node of the graph.
 pub const NODE: Node = Node {
@@ -34,7 +34,7 @@ pub const NODE: Node = Node {
     ],
 };
 
-/// A set of slots as a bit mask, with one bit per slot.
+/// A set of packets as a bit mask, with one bit per slot.
 type Mask = u128;
 
 /// Moves packets to the chain list if their router has chains: packets that were parsed in this burst, and packets that
@@ -88,7 +88,10 @@ pub fn chain(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext
             .fold(0, |mask, slot| mask | bit(slot));
         remaining &= !own;
         match ctx.snapshot.chains_at(batch.meta(first).interface) {
-            Some(chains) => walk(chains, own, batch, lists, ctx),
+            Some(chains) => {
+                let mut packets = BatchPackets { batch, lists, ctx };
+                walk(chains, own, &mut packets, ctx.own, ctx.now.nanoseconds);
+            }
             None => slots_of(own).for_each(|slot| lists.drop_packet(slot, EngineReason::Forgotten)),
         }
     }

@@ -72,6 +72,6 @@ pub mod needs {
     pub const TUNNELLED: u16 = 1 << 13;
     /// An interface is the access or public interface of subscribers' sites.
     pub const SITES: u16 = 1 << 14;
-    /// The express lane takes packets of an interface, in workers that parse, translate and transmit them.
+    /// The express lane takes packets of an interface, in workers that look up their sessions.
     pub const EXPRESS: u16 = 1 << 15;
 }

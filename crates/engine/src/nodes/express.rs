@@ -17,29 +17,29 @@
 
 use std::ops::Range;
 
-use arrayvec::ArrayVec;
 use sluice_table::flow::Candidate;
 use sluice_wire::{Packet, Window, ethernet};
 
 use crate::features::context::NodeContext;
 use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::output::AdjacencyCache;
-use crate::packet::batch::Meta;
+use crate::packet::batch::{BufferIndices, Meta};
 use crate::packet::counters::CycleStage;
 use crate::packet::io::{ALL_SLOTS, BURST_BUFFERS, BURST_SIZE, BufferIndex, Handover, Heads, Packets, PortIndex};
-use crate::packet::lists::Lists;
+use crate::packet::lists::{Leave, Lists};
 use crate::session::arrival::Arrival;
 use crate::session::family::{V4, V6};
 use crate::snapshot::Express;
 
 use classify::classify;
-use groups::{Group, Groups, Ingress, by_tags};
+use groups::{Group, Groups, Ingress, by_interface, by_tags};
 use head::LaneFamily;
 use leaving::Leaving;
 use locate::{find, hash, locate};
 use route::{RouteArrays, run_routes};
 use translate::{Output, Step, Tally};
 
+mod chain;
 mod classify;
 mod groups;
 mod head;
@@ -53,7 +53,7 @@ pub const NODE: Node = Node {
     name: "express",
     help: "translates or routes packets that need nothing unusual",
     stage: None,
-    leaves: &[],
+    leaves: &[Leave::HandOver, Leave::Drop],
     exits: &[
         Exit::new("transmit", "nothing unusual", needs::EXPRESS),
         Exit::new("parse", "", needs::EXPRESS),
@@ -161,7 +161,10 @@ pub struct Lane {
     v6: Box<LaneArrays<V6>>,
     routes4: Box<RouteArrays<V4>>,
     routes6: Box<RouteArrays<V6>>,
+    leaving: Box<Leaving>,
     pauses: [Pause; PORTS],
+    /// Whether most taken packets of the last burst were IPv6 packets. Then the next burst is first tried as IPv6.
+    is_v6: bool,
     /// Whether the packets of the last burst needed only routes.
     is_routed: bool,
 }
@@ -227,6 +230,7 @@ impl Lane {
         if !self.pauses[pause].is_over() {
             return 0;
         }
+        self.leaving.left.clear();
         let taken = if ctx.snapshot.is_tagged(port) {
             self.run_by_tags(burst, ctx, port, slots)
         } else if let Some(ingress) = Ingress::untagged(ctx.snapshot, port) {
@@ -255,10 +259,57 @@ impl Lane {
                 1 => self.run_group::<1>(burst, ctx, ingress, slots),
                 _ => self.run_group::<2>(burst, ctx, ingress, slots),
             };
-            each(taken, |i| {
-                all |= slots.get(i).map_or(0, |slot| 1 << (usize::from(*slot) % BURST_BUFFERS));
-            });
+            all |= slots_at(taken, slots);
         }
+        all
+    }
+
+    /// Translates and sends those packets on the lists of parsed packets that need nothing unusual, and removes them from the lists.
+    /// Returns their slots as a bit mask.
+    #[inline(never)]
+    pub fn run_parsed(&mut self, burst: &mut Burst<'_, '_>, ctx: &mut NodeContext<'_, '_>) -> u128 {
+        // Only the graph knows which of the other packets a fragment precedes.
+        if !burst.lists.virtual_reassembly.is_empty() {
+            return 0;
+        }
+        self.leaving.left.clear();
+        let mut taken = 0;
+        for is_v6 in [false, true] {
+            for express in [Express::Translates, Express::Routes] {
+                taken |= self.run_list(burst, ctx, is_v6, express);
+            }
+        }
+        taken
+    }
+
+    /// The same for one of the lists.
+    fn run_list(
+        &mut self,
+        burst: &mut Burst<'_, '_>,
+        ctx: &mut NodeContext<'_, '_>,
+        is_v6: bool,
+        express: Express,
+    ) -> u128 {
+        let mut list = std::mem::take(list_of(burst.lists, express, is_v6));
+        if list.is_empty() {
+            return 0;
+        }
+        let (mut groups, mut all) = (Groups::new(), 0);
+        by_interface(ctx.snapshot, &list, burst.meta, &mut groups);
+        for Group { ingress, slots } in &groups {
+            let is_chained = ctx.snapshot.chains_of(ingress.link.router).is_some();
+            if ingress.link.express[usize::from(is_v6)] != express || is_chained {
+                continue;
+            }
+            let taken = match ingress.link.tags {
+                0 => self.run_group_of::<0>(is_v6, burst, ctx, ingress, slots),
+                1 => self.run_group_of::<1>(is_v6, burst, ctx, ingress, slots),
+                _ => self.run_group_of::<2>(is_v6, burst, ctx, ingress, slots),
+            };
+            all |= slots_at(taken, slots);
+        }
+        list.retain(|slot| all & 1 << (usize::from(*slot) % BURST_BUFFERS) == 0);
+        *list_of(burst.lists, express, is_v6) = list;
         all
     }
 
@@ -272,28 +323,46 @@ impl Lane {
         ingress: &Ingress<'_>,
         slots: &[BufferIndex],
     ) -> Slots {
-        let [v4, v6] = ingress.link.express;
-        self.is_routed = v4 == Express::Routes;
-        let mut taken = match v4 {
-            Express::Translates => run_family::<V4, TAGS>(&mut self.v4, burst, ctx, ingress, slots),
-            Express::Routes => run_routes::<V4, TAGS>(&mut self.routes4, burst, ctx, ingress, slots),
-            Express::Nothing => 0,
-        };
+        let mut taken = self.run_group_of::<TAGS>(self.is_v6, burst, ctx, ingress, slots);
         if taken.count_ones() as usize != slots.len() {
-            taken |= match v6 {
-                Express::Translates => run_family::<V6, TAGS>(&mut self.v6, burst, ctx, ingress, slots),
-                Express::Routes => run_routes::<V6, TAGS>(&mut self.routes6, burst, ctx, ingress, slots),
-                Express::Nothing => 0,
-            };
+            let others = self.run_group_of::<TAGS>(!self.is_v6, burst, ctx, ingress, slots);
+            self.is_v6 ^= others.count_ones() > taken.count_ones();
+            taken |= others;
         }
         taken
+    }
+
+    /// The same for the packets of one address family.
+    #[inline(always)]
+    fn run_group_of<const TAGS: usize>(
+        &mut self,
+        is_v6: bool,
+        burst: &mut Burst<'_, '_>,
+        ctx: &mut NodeContext<'_, '_>,
+        ingress: &Ingress<'_>,
+        slots: &[BufferIndex],
+    ) -> Slots {
+        let express = ingress.link.express[usize::from(is_v6)];
+        if express != Express::Nothing {
+            self.is_routed = express == Express::Routes;
+        }
+        let leaving = &mut self.leaving;
+        match (express, is_v6) {
+            (Express::Nothing, _) => 0,
+            (Express::Translates, false) => run_family::<V4, TAGS>((&mut self.v4, leaving), burst, ctx, ingress, slots),
+            (Express::Translates, true) => run_family::<V6, TAGS>((&mut self.v6, leaving), burst, ctx, ingress, slots),
+            (Express::Routes, false) => {
+                run_routes::<V4, TAGS>((&mut self.routes4, leaving), burst, ctx, ingress, slots)
+            }
+            (Express::Routes, true) => run_routes::<V6, TAGS>((&mut self.routes6, leaving), burst, ctx, ingress, slots),
+        }
     }
 }
 
 /// Translates and sends those packets of an address family that need nothing unusual. Returns their positions in `slots`.
 #[inline(never)]
 fn run_family<F: LaneFamily, const TAGS: usize>(
-    work: &mut LaneArrays<F>,
+    (work, leaving): (&mut LaneArrays<F>, &mut Leaving),
     burst: &mut Burst<'_, '_>,
     ctx: &mut NodeContext<'_, '_>,
     ingress: &Ingress<'_>,
@@ -308,7 +377,7 @@ fn run_family<F: LaneFamily, const TAGS: usize>(
     }
     if plain.unusual != 0 || plain.has_unverified {
         burst.buffers.with_packets(|packets| {
-            plain.examine::<F>(slots, packets, (&ingress.mac, TAGS));
+            plain.examine::<F>(slots, packets, (ingress, TAGS));
         });
         heads = NO_HEADS;
         burst.buffers.heads(slots, &mut heads, &mut work.windows);
@@ -317,19 +386,18 @@ fn run_family<F: LaneFamily, const TAGS: usize>(
     locate(work, count, ctx, ingress);
     find(work, count, ctx.shards);
     let exit = ctx.exit();
-    let out = Output {
-        arrival: Arrival::in_lane(ingress.number, work.high),
-        generation: ctx.snapshot.generation,
-        exit: &exit,
-        adjacencies: AdjacencyCache::default(),
-        leaving: Leaving::new(),
-        left: ArrayVec::new(),
-        missed: 0,
-        tally: Tally::new(ctx.now.stamp()),
-    };
+    leaving.clear();
     let mut step = Step {
         shards: ctx.shards,
-        out,
+        out: Output {
+            arrival: Arrival::in_lane(ingress.number, work.high),
+            generation: ctx.snapshot.generation,
+            exit: &exit,
+            adjacencies: AdjacencyCache::default(),
+            leaving,
+            missed: 0,
+            tally: Tally::new(ctx.now.stamp()),
+        },
     };
     let mut taken = step.take_all::<F, true, TAGS>(plain.tcp, &mut heads, work);
     taken |= step.take_all::<F, false, TAGS>(plain.udp, &mut heads, work);
@@ -370,6 +438,26 @@ fn trim<const TAGS: usize>(
     });
 }
 
+/// The list of the parsed packets of an address family for which the graph would do this.
+fn list_of(lists: &mut Lists, express: Express, is_v6: bool) -> &mut BufferIndices {
+    let (forward, session_lookup) = (&mut lists.forward, &mut lists.session_lookup);
+    match (express, is_v6) {
+        (Express::Routes, false) => &mut forward.v4,
+        (Express::Routes, true) => &mut forward.v6,
+        (_, false) => &mut session_lookup.v4,
+        (_, true) => &mut session_lookup.v6,
+    }
+}
+
+/// The slots at these positions, as a bit mask.
+fn slots_at(positions: Slots, slots: &[BufferIndex]) -> u128 {
+    let mut all = 0;
+    each(positions, |i| {
+        all |= slots.get(i).map_or(0, |slot| 1 << (usize::from(*slot) % BURST_BUFFERS));
+    });
+    all
+}
+
 /// Calls a function for each slot of a set, in ascending order.
 #[inline(always)]
 fn each(mut slots: Slots, mut f: impl FnMut(usize)) {
@@ -392,10 +480,7 @@ fn count_taken<F: LaneFamily>(
     if packets == 0 {
         return;
     }
-    if let Some(counters) = ctx.counters.interfaces.get(usize::from(ingress.number)) {
-        counters.received.add(packets);
-        counters.received_bytes.add(bytes);
-    }
+    ingress.count_received(packets, bytes, ctx);
     ctx.counters.session_packets.add(packets);
     let first = usize::from(work.shards[taken.trailing_zeros() as usize % BURST_SIZE]);
     if let Some(counter) = ctx.counters.shards.get(first) {

@@ -11,9 +11,12 @@ use sluice_table::token_bucket::{SharedTokenBucket, TokenRate};
 
 use crate::packet::counters::Counter;
 use crate::packet::io::WorkerIndex;
+use crate::session::family::{Family, PerFamily};
 
+mod columns;
 mod compile;
 
+pub use columns::{Column, Conditions, Constant};
 pub use compile::{Action, ChainError, ChainText, ClassText};
 
 /// Name of the chain that all packets enter first.
@@ -72,13 +75,29 @@ pub struct Classify {
     pub targets: Vec<(StepIndex, TallyIndex)>,
 }
 
+/// The matchers of all address families.
+#[derive(Debug)]
+pub struct AllFinders;
+
+impl PerFamily for AllFinders {
+    type Of<F: Family> = Finder<F::Number>;
+}
+
 /// Finds the first class that matches a packet.
 #[derive(Debug)]
 pub enum Finder<A: Address> {
     /// Linear search over a few hyperrectangles.
-    Linear(Vec<(RuleNumber, Rule<A>)>),
+    Linear(ShortList<A>),
     /// The matcher of the packet filter, for many hyperrectangles.
     Tree(Box<CutTree<A>>),
+}
+
+/// A few hyperrectangles, each with the number of its class.
+#[derive(Debug)]
+pub struct ShortList<A: Address> {
+    rules: Vec<(RuleNumber, Rule<A>)>,
+    /// The conditions of the hyperrectangles; `None` if they can't be checked for a whole burst at once.
+    conditions: Option<Vec<(RuleNumber, Conditions<A>)>>,
 }
 
 /// Maximum number of hyperrectangles for a linear search.
@@ -88,7 +107,13 @@ impl<A: Address> Finder<A> {
     /// Creates a matcher for sorted hyperrectangles, each with the number of its class.
     fn new(hyperrectangles: Vec<(RuleNumber, Rule<A>)>) -> Self {
         match hyperrectangles.len() {
-            0..=FEW => Self::Linear(hyperrectangles),
+            0..=FEW => Self::Linear(ShortList {
+                conditions: hyperrectangles
+                    .iter()
+                    .map(|(number, rule)| Some((*number, Conditions::of(rule)?)))
+                    .collect(),
+                rules: hyperrectangles,
+            }),
             _ => Self::Tree(Box::new(CutTree::numbered(hyperrectangles.into_iter()))),
         }
     }
@@ -96,15 +121,25 @@ impl<A: Address> Finder<A> {
     /// Finds the class of each packet.
     pub fn find(&self, headers: &[Header<A>], found: &mut [Option<RuleNumber>]) {
         match self {
-            Self::Linear(hyperrectangles) => {
+            Self::Linear(linear) => {
                 for (header, found) in headers.iter().zip(found) {
-                    *found = hyperrectangles
+                    *found = linear
+                        .rules
                         .iter()
                         .find(|(_, rule)| rule.matches(header))
                         .map(|&(number, _)| number);
                 }
             }
             Self::Tree(best) => best.first_of_batch(&mut (), headers, found),
+        }
+    }
+
+    /// The conditions of the hyperrectangles in their order, each with the number of its class. `None` if they can't be checked for a
+    /// whole burst at once.
+    pub fn conditions(&self) -> Option<&[(RuleNumber, Conditions<A>)]> {
+        match self {
+            Self::Linear(linear) => linear.conditions.as_deref(),
+            Self::Tree(_) => None,
         }
     }
 }
@@ -177,8 +212,15 @@ impl Policer {
     /// Whether the rate permits a packet of this many bytes at the time `now`, in nanoseconds.
     #[inline]
     pub fn admits(&self, bytes: u64, now: u64) -> bool {
+        self.admits_all(1, bytes, now)
+    }
+
+    /// Whether the rate permits a number of packets, which have this many bytes in total. The result `false` has no effect: some of
+    /// the packets may be permitted.
+    #[inline]
+    pub fn admits_all(&self, packets: u64, bytes: u64, now: u64) -> bool {
         match self.rate {
-            PolicerRate::Packets(..) => self.bucket.take(now),
+            PolicerRate::Packets(..) => self.bucket.take_one_by_one(packets, now),
             PolicerRate::Bits(..) => self.bucket.take_many(bytes.saturating_mul(8), now),
         }
     }
@@ -221,6 +263,16 @@ pub struct Chains {
 }
 
 impl Chains {
+    /// Whether the steps can be executed for a whole burst at once: none of them copies packets, and all conditions can be checked
+    /// so.
+    pub fn is_express(&self) -> bool {
+        self.steps.iter().all(|step| match step {
+            Step::Mirror { .. } => false,
+            Step::Classify(classify) => classify.v4.conditions().is_some() && classify.v6.conditions().is_some(),
+            _ => true,
+        })
+    }
+
     /// The steps. Packets start at the first step.
     pub fn steps(&self) -> &[Step] {
         &self.steps

@@ -100,10 +100,12 @@ impl Snapshot {
     /// Whether plain IPv4 packets of an interface need only a route lookup.
     #[inline]
     pub fn needs_routes_alone(&self, interface: &Interface) -> bool {
-        !interface.stateful[0] && self.needs_routes_if_stateless(interface)
+        !interface.stateful[0]
+            && self.chains_of(interface.router).is_none()
+            && self.needs_routes_if_stateless(interface)
     }
 
-    /// Whether the plain packets of an interface need only a route lookup if they have no session.
+    /// Whether the plain packets of an interface need only a route lookup, after their chain, if they have no session.
     fn needs_routes_if_stateless(&self, interface: &Interface) -> bool {
         self.has_plain_routes(interface) && !self.limits_segments && !interface.neighbours.redirects
     }
@@ -111,14 +113,12 @@ impl Snapshot {
     /// Whether no feature of an interface depends on the headers after IP.
     #[inline]
     pub fn only_routes(&self, interface: &Interface) -> bool {
-        !interface.stateful[0] && self.has_plain_routes(interface)
+        !interface.stateful[0] && self.chains_of(interface.router).is_none() && self.has_plain_routes(interface)
     }
 
-    /// Whether neither filters, chains nor source-based routes apply to the packets of an interface that have no session.
+    /// Whether neither filters nor source-based routes apply to the packets of an interface that have no session.
     fn has_plain_routes(&self, interface: &Interface) -> bool {
-        self.filter_of(interface.context).is_none()
-            && self.chains_of(interface.router).is_none()
-            && self.sources.of(interface.router).is_empty()
+        self.filter_of(interface.context).is_none() && self.sources.of(interface.router).is_empty()
     }
 
     /// What the express lane may do with the plain packets of an interface, for IPv4 and for IPv6: nothing but sessions, or nothing
@@ -130,7 +130,9 @@ impl Snapshot {
             && self.sites.is_none();
         let has_sessions_alone =
             is_alone && self.chains_of(interface.router).is_none() && !self.tunnels.end_in(interface.router);
-        let has_routes_alone = is_alone && self.needs_routes_if_stateless(interface);
+        let chains = self.chains_of(interface.router);
+        let has_routes_alone =
+            is_alone && chains.is_none_or(Chains::is_express) && self.needs_routes_if_stateless(interface);
         let spreads = [self.nat4.spread.is_some(), self.nat6.spread.is_some()];
         [0, 1].map(|family| match interface.stateful[family] {
             true if has_sessions_alone && !spreads[family] => Express::Translates,

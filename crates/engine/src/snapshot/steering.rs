@@ -78,6 +78,7 @@ pub struct Steering {
     /// ports).
     outside4: ByteTables,
     units: Box<[u16]>,
+    outside6: ParityRows<2>,
     flows4: ParityRows<2>,
     flows6: ParityRows<5>,
     rss_ports: Option<Arc<RssPorts>>,
@@ -119,6 +120,7 @@ impl Steering {
             flows,
             hosts4: ByteTables::new(&hosts, bits),
             outside4: ByteTables::new(&blocks, bits),
+            outside6: ParityRows::new(&blocks, bits),
             units: (0..shards).map(|unit| toeplitz::unit_part(unit, bits) as u16).collect(),
             hosts6: ParityRows::new(&hosts, bits),
             flows4: ParityRows::new(&flows, bits),
@@ -189,15 +191,16 @@ impl Steering {
     }
 
     /// The shard of a port unit (consecutive ports) of an outside address. The result equals [`Shards::shard_of_unit`]
-    /// but is computed with lookup tables.
+    /// but is computed with tables.
     #[inline(always)]
     fn of_unit<F: Family>(&self, address: F::Address, unit: u32) -> u16 {
-        if F::IS_V6 {
-            return self.shards.shard_of_unit(address, unit) as u16;
-        }
-        let [_, low] = F::words(address);
-        let part = self.units.get(unit as usize & (self.units.len() - 1)).copied();
-        self.outside4.of(low as u32) ^ part.unwrap_or_default()
+        let [high, low] = F::words(address);
+        let of_address = match F::IS_V6 {
+            true => self.outside6.of([high, low]) as u16,
+            false => self.outside4.of(low as u32),
+        };
+        let of_unit = self.units.get(unit as usize & (self.units.len() - 1)).copied();
+        of_address ^ of_unit.unwrap_or_default()
     }
 
     /// The shard of a flow, from the addresses and ports of its packets from inside.

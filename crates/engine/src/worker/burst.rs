@@ -114,7 +114,7 @@ impl Worker<'_> {
             ctx.seen = &mut work.controller.seen;
         }
         let is_observed = self.tracer.is_some() || self.tap.is_some();
-        let mut lane = lane.filter(|_| is_whole(&ctx) && !is_observed);
+        let mut lane = lane.filter(|_| ctx.role.sessions.is_empty() && !ctx.defers && !is_observed);
         self.runs.clear();
         let (mut mark, mut taken) = (received, 0);
         let is_plain = shed == 0 && ctx.role.parsers.is_empty();
@@ -140,7 +140,7 @@ impl Worker<'_> {
             let batch = &mut Batch { packets, meta };
             arrive(source, (count, shed), batch, lists, &mut ctx, (&mut self.runs, queues));
             mark = taken_over(source, received, ctx.counters, self.cycles);
-            if let Some(lane) = lane.filter(|_| !self.runs.is_empty()) {
+            if let (Source::Workers | Source::Held | Source::Queue, Some(lane)) = (source, lane) {
                 let (buffers, meta) = (Buffers::Packets(packets), &mut *meta);
                 let burst = Burst { buffers, meta, lists };
                 (taken, mark) = take_express(lane, burst, &mut ctx, &self.runs, (mark, self.cycles));
@@ -189,24 +189,30 @@ fn take_express(
     let mut all = 0;
     for (port, slots) in runs {
         let taken = lane.run(&mut burst, ctx, *port, slots.clone());
-        let now = clock();
-        let cycles = now.wrapping_sub(mark);
-        ctx.counters.cycles[lane.stage() as usize].add(cycles);
-        if taken != 0
-            && let Some(counters) = ctx.counters.nodes.get(NodeIndex::express as usize)
-        {
-            counters.runs.add(1);
-            counters.packets.add(taken.count_ones().into());
-            counters.cycles.add(cycles);
-        }
-        (all, mark) = (all | taken, now);
+        mark = count_express(lane, taken, ctx, (mark, clock()));
+        all |= taken;
+    }
+    if !burst.lists.is_done() {
+        let taken = lane.run_parsed(&mut burst, ctx);
+        mark = count_express(lane, taken, ctx, (mark, clock()));
+        all |= taken;
     }
     (all, mark)
 }
 
-/// Whether this worker does all of the work on packets that it receives.
-fn is_whole(ctx: &NodeContext<'_, '_>) -> bool {
-    ctx.role.sessions.is_empty() && ctx.role.senders.is_empty() && !ctx.defers
+/// Counts the cycles since `mark`, and the packets that the lane has taken. Returns `now`.
+#[inline(always)]
+fn count_express(lane: &Lane, taken: u128, ctx: &mut NodeContext<'_, '_>, (mark, now): (u64, u64)) -> u64 {
+    let cycles = now.wrapping_sub(mark);
+    ctx.counters.cycles[lane.stage() as usize].add(cycles);
+    if taken != 0
+        && let Some(counters) = ctx.counters.nodes.get(NodeIndex::express as usize)
+    {
+        counters.runs.add(1);
+        counters.packets.add(taken.count_ones().into());
+        counters.cycles.add(cycles);
+    }
+    now
 }
 
 /// Counts the cycles in which packets from other workers were put on lists. `mark` is the value of the cycle counter before.

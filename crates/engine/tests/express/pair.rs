@@ -48,9 +48,30 @@ fn give<const LINK: usize>(interfaces: &mut Vec<Interface>) {
     }
 }
 
-/// A plan with the tags of a kind of link.
-fn linked(plan: fn() -> Plan, link: usize) -> Plan {
+/// A way to divide the work among workers: their number, and the workers of each part.
+type Division = (usize, [&'static [u16]; 4]);
+
+/// The divisions: one worker, two workers that hand over packets of each other's shards, and workers with different parts.
+pub const DIVISIONS: [Division; 5] = [
+    (1, [&[], &[], &[], &[]]),
+    (2, [&[], &[], &[], &[]]),
+    (2, [&[0], &[0], &[1], &[1]]),
+    (2, [&[0], &[0], &[1], &[0]]),
+    (3, [&[0], &[1], &[1, 2], &[0]]),
+];
+
+/// A plan with a kind of link of [`LINKS`], and a division of [`DIVISIONS`].
+fn linked(plan: fn() -> Plan, [link, division]: [usize; 2]) -> Plan {
+    let (workers, stages) = DIVISIONS[division];
+    let transmit = stages[3];
     Plan {
+        workers,
+        shards: 16,
+        senders: match transmit {
+            [] => (0..workers as u16).collect(),
+            some => some.to_vec(),
+        },
+        stages: stages.map(<[u16]>::to_vec),
         interfaces: [
             give::<0>, give::<1>, give::<2>, give::<3>, give::<4>, give::<5>, give::<6>,
         ][link],
@@ -204,6 +225,8 @@ pub struct Pair {
     plan: fn() -> Plan,
     /// The kind of link, of [`LINKS`].
     link: usize,
+    /// The division, of [`DIVISIONS`].
+    division: usize,
 }
 
 impl Pair {
@@ -214,13 +237,19 @@ impl Pair {
 
     /// Opens the flows in both gateways, which have a kind of link of [`LINKS`].
     pub fn on(link: usize, plan: fn() -> Plan, v6: bool) -> Self {
-        let mut rigs = [Rig::new(linked(plan, link)), Rig::new(linked(plan, link))];
+        Self::divided([link, 0], plan, v6)
+    }
+
+    /// Opens the flows in both gateways, which have a kind of link of [`LINKS`] and a division of [`DIVISIONS`].
+    pub fn divided([link, division]: [usize; 2], plan: fn() -> Plan, v6: bool) -> Self {
+        let mut rigs = [0; 2].map(|_| Rig::new(linked(plan, [link, division])));
         rigs[1].workers.iter_mut().for_each(|worker| worker.set_lane(false));
         let mut pair = Self {
             rigs,
             ends: Vec::new(),
             plan,
             link,
+            division,
         };
         for number in 0..FLOWS {
             let ends = pair.open(number, v6);
@@ -304,13 +333,21 @@ impl Pair {
             let mut sessions: Vec<_> = rig.sessions(Filter::default()).iter().map(show).collect();
             sessions.sort();
             let drops = rig.all_drops();
-            let counters = &rig.plane.counters()[0];
-            let interfaces: Vec<_> = counters
-                .interfaces
-                .iter()
-                .map(|of| [&of.received, &of.received_bytes, &of.sent, &of.sent_bytes].map(|counter| counter.get()))
-                .collect();
-            (sessions, interfaces, counters.session_packets.get(), drops)
+            let counters = rig.plane.counters();
+            let of = |number: usize| {
+                counters.iter().fold([0; 4], |sums, worker| {
+                    let of = &worker.interfaces[number];
+                    let counts = [&of.received, &of.received_bytes, &of.sent, &of.sent_bytes];
+                    std::array::from_fn(|k| sums[k] + counts[k].get())
+                })
+            };
+            let packets: u64 = counters.iter().map(|worker| worker.session_packets.get()).sum();
+            (
+                sessions,
+                [INSIDE, OUTSIDE].map(|number| of(number.into())),
+                packets,
+                drops,
+            )
         });
         assert_eq!(without, with);
     }
@@ -341,7 +378,7 @@ impl Pair {
                 compare_sent(&with, &without);
             }
             Event::Commit => {
-                let plan = linked(self.plan, self.link);
+                let plan = linked(self.plan, [self.link, self.division]);
                 for rig in &mut self.rigs {
                     let (snapshot, routes) = rig::snapshot(&plan);
                     rig.plane.commit(snapshot, std::slice::from_ref(&routes)).unwrap();
@@ -449,8 +486,10 @@ pub fn run(bytes: &[u8]) {
     let Some((&settings, events)) = bytes.split_first() else {
         return;
     };
-    let mut pair = Pair::on(usize::from(settings >> 1) % ONE_PORT, plan, settings & 1 != 0);
-    let mut burst = Vec::new();
+    let link = usize::from(settings >> 1) % ONE_PORT;
+    let division = usize::from(settings >> 5) % DIVISIONS.len();
+    let mut pair = Pair::divided([link, division], plan, settings & 1 != 0);
+    let mut burst: Vec<Draw> = Vec::new();
     for event in events.as_chunks::<EVENT>().0 {
         let [kind, ..] = *event;
         let other = match kind {
@@ -463,7 +502,12 @@ pub fn run(bytes: &[u8]) {
             pair.step(&other);
             continue;
         }
-        burst.push(packet_of(*event));
+        let draw = packet_of(*event);
+        // Workers may exchange the directions of a flow.
+        if division != 0 && burst.last().is_some_and(|last| last.is_reply != draw.is_reply) {
+            pair.step(&Event::Burst(std::mem::take(&mut burst)));
+        }
+        burst.push(draw);
         if kind & 0x80 != 0 || burst.len() == BURST {
             pair.step(&Event::Burst(std::mem::take(&mut burst)));
         }

@@ -29,8 +29,9 @@ impl<A: Address> Window<A> {
     /// Port unit of an outside port; `None` if the port is not in this range.
     #[inline(always)]
     pub fn unit_of(&self, address: A, port: u16) -> Option<u32> {
-        let is_inside = (address >= self.addresses.0)
-            & (address <= self.addresses.1)
+        let (first, last) = self.addresses;
+        let is_inside = (address.number() >= first.number())
+            & (address.number() <= last.number())
             & (port >= self.ports.0)
             & (port <= self.ports.1);
         is_inside.then(|| unit(port, self.per_port))

@@ -1,7 +1,6 @@
 //! The first pass: the plain packets of a burst, and their keys.
 
 use sluice_table::simd::bytes::positions_of;
-use sluice_wire::field::Mac;
 use sluice_wire::ipv4::protocol::{TCP, UDP};
 use sluice_wire::{Checksums, Class, Fragment, Packet, layers};
 
@@ -67,9 +66,12 @@ pub(super) fn classify<F: LaneFamily, const TAGS: usize>(
         tcp,
         udp,
         unusual: all & !(tcp | udp | others),
-        has_unverified: checksums != 0,
+        has_unverified: checksums != 0 && !(ingress.is_parsed && checksums == VERIFIED_BEFORE),
     }
 }
+
+/// Differences between the state of checksums that the device has verified and the states that parsed packets usually have.
+pub(super) const VERIFIED_BEFORE: u8 = Checksums::Unverified as u8 ^ Checksums::Vouched as u8;
 
 impl Plain {
     /// Verifies checksums that the device has not verified, and leaves those packets to the graph that must not overtake an
@@ -80,12 +82,15 @@ impl Plain {
         &mut self,
         slots: &[BufferIndex],
         packets: &[Packet<'_>],
-        (mac, tags): (&Mac, usize),
+        (ingress, tags): (&Ingress<'_>, usize),
     ) {
         let packet = |i: usize| packets.get(usize::from(*slots.get(i)?));
         each(self.tcp | self.udp, |i| {
-            let is_verified = packet(i)
-                .is_some_and(|packet| packet.checksums() == Checksums::Vouched || F::is_verified(packet, tags, mac));
+            let is_verified = packet(i).is_some_and(|packet| match packet.checksums() {
+                Checksums::Vouched => true,
+                Checksums::Unverified if ingress.is_parsed => true,
+                _ => F::is_verified(packet, tags, &ingress.mac),
+            });
             self.unusual |= Slots::from(!is_verified) << i;
         });
         self.leave(self.unusual);

@@ -6,7 +6,9 @@ use sluice_wire::Window;
 use sluice_wire::field::Mac;
 use sluice_wire::vlan;
 
-use crate::packet::io::{BURST_SIZE, BufferIndex, PortIndex};
+use crate::features::context::NodeContext;
+use crate::packet::batch::{Meta, Origin};
+use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, PortIndex};
 use crate::snapshot::{Express, Link, MAX_TAGS, Snapshot};
 
 use super::{Buffers, NO_HEADS};
@@ -24,6 +26,8 @@ pub(super) struct Ingress<'s> {
     pub(super) outside: bool,
     /// What the fast path knows about it.
     pub(super) link: &'s Link,
+    /// Whether its packets have been parsed, verified and counted as received before, perhaps by another worker.
+    pub(super) is_parsed: bool,
 }
 
 impl<'s> Ingress<'s> {
@@ -38,6 +42,7 @@ impl<'s> Ingress<'s> {
             context: interface.context,
             outside: interface.outside,
             link,
+            is_parsed: false,
         })
     }
 
@@ -46,6 +51,17 @@ impl<'s> Ingress<'s> {
     pub(super) fn untagged(snapshot: &'s Snapshot, port: PortIndex) -> Option<Self> {
         let number = snapshot.untagged.get(usize::from(port)).copied().flatten()?;
         Self::of(snapshot, number).filter(Self::is_in_lane)
+    }
+
+    /// Counts received packets, unless they were counted before.
+    #[inline(always)]
+    pub(super) fn count_received(&self, packets: u64, bytes: u64, ctx: &NodeContext<'_, '_>) {
+        if let Some(counters) = ctx.counters.interfaces.get(usize::from(self.number))
+            && !self.is_parsed
+        {
+            counters.received.add(packets);
+            counters.received_bytes.add(bytes);
+        }
     }
 
     /// Whether the lane may take any packets of the interface.
@@ -106,6 +122,38 @@ pub(super) fn by_tags<'s>(
     }
     // The passes over a few packets cost more than they save.
     groups.retain(|group| MAX_GROUPS * group.slots.len() >= slots.len());
+}
+
+/// Sorts packets that were parsed before by interface. Packets are left out if the lane takes none of their interface. If a packet is not one
+/// that has just been received, there are no groups.
+#[inline(never)]
+pub(super) fn by_interface<'s>(
+    snapshot: &'s Snapshot,
+    list: &[BufferIndex],
+    meta: &[Meta; BURST_BUFFERS],
+    groups: &mut Groups<'s>,
+) {
+    for slot in list.iter().take(BURST_SIZE) {
+        let meta = &meta[usize::from(*slot) % BURST_BUFFERS];
+        if (meta.origin, meta.identification, meta.link_passes) != (Origin::Received, 0, 0) {
+            return groups.clear();
+        }
+        if let Some(group) = groups
+            .iter_mut()
+            .rev()
+            .find(|group| group.ingress.number == meta.interface)
+        {
+            group.slots.push(*slot);
+        } else if let Some(ingress) = Ingress::of(snapshot, meta.interface).filter(Ingress::is_in_lane) {
+            let ingress = Ingress {
+                is_parsed: true,
+                ..ingress
+            };
+            let slots = [*slot].into_iter().collect();
+            let _ = groups.try_push(Group { ingress, slots });
+        }
+    }
+    groups.retain(|group| MAX_GROUPS * group.slots.len() >= list.len());
 }
 
 /// The word of a frame without tags.

@@ -86,6 +86,15 @@ pub trait LaneFamily: Family {
     /// Whether a packet that matches the pattern may be routed, apart from its addresses.
     fn is_routable(head: &Untagged) -> bool;
 
+    /// Whether a packet that matches the pattern is a TCP or UDP packet with a valid transport header.
+    fn has_transport(head: &Untagged) -> bool;
+
+    /// Type of service or traffic class.
+    fn traffic_class(head: &Untagged) -> u8;
+
+    /// TTL or hop limit.
+    fn hop_limit(head: &Untagged) -> u8;
+
     /// Source and destination.
     fn addresses_of(head: &Untagged) -> [Self::Address; 2];
 
@@ -105,6 +114,14 @@ pub trait LaneFamily: Family {
 #[inline(always)]
 fn be16(head: &Untagged, at: usize) -> u16 {
     u16::from_be_bytes([head[at], head[at + 1]])
+}
+
+/// Whether the transport header of a packet with this payload is a valid one of TCP or UDP.
+#[inline(always)]
+fn has_valid_transport(protocol: u8, transport: &[u8; 20], payload: u16) -> bool {
+    let is_known = matches!(protocol, TCP | UDP);
+    let header = transport.first_chunk();
+    is_known && header.is_some_and(|header| has_valid_lengths(header, protocol, payload, transport[13]))
 }
 
 impl LaneFamily for V4 {
@@ -186,6 +203,22 @@ impl LaneFamily for V4 {
     #[inline(always)]
     fn is_routable(_: &Untagged) -> bool {
         true
+    }
+
+    #[inline(always)]
+    fn has_transport(head: &Untagged) -> bool {
+        let payload = be16(head, 16).saturating_sub(Self::NETWORK);
+        has_valid_transport(Self::protocol_of(head), Self::transport(head), payload)
+    }
+
+    #[inline(always)]
+    fn traffic_class(head: &Untagged) -> u8 {
+        head[15]
+    }
+
+    #[inline(always)]
+    fn hop_limit(head: &Untagged) -> u8 {
+        head[22]
     }
 
     #[inline(always)]
@@ -301,11 +334,22 @@ impl LaneFamily for V6 {
     #[inline(always)]
     fn is_routable(head: &Untagged) -> bool {
         // There are no extension headers.
-        let protocol = Self::protocol_of(head);
-        matches!(protocol, TCP | UDP)
-            && head[L4_OF_V6..].first_chunk().is_some_and(|transport: &[u8; 14]| {
-                has_valid_lengths(transport, protocol, be16(head, 18), transport[13])
-            })
+        Self::has_transport(head)
+    }
+
+    #[inline(always)]
+    fn has_transport(head: &Untagged) -> bool {
+        has_valid_transport(Self::protocol_of(head), Self::transport(head), be16(head, 18))
+    }
+
+    #[inline(always)]
+    fn traffic_class(head: &Untagged) -> u8 {
+        (be16(head, 14) >> 4) as u8
+    }
+
+    #[inline(always)]
+    fn hop_limit(head: &Untagged) -> u8 {
+        head[21]
     }
 
     #[inline(always)]

@@ -1,17 +1,24 @@
 //! How the packets leave that the lane has taken.
 
-use sluice_route::Reason;
+use arrayvec::ArrayVec;
+use sluice_route::Reason::NeighbourUnresolved;
+use sluice_table::flow::RecordIndex;
 
 use crate::features::context::OutputContext;
-use crate::nodes::output::{AdjacencyCache, Egress};
+use crate::nodes::leave;
+use crate::nodes::output::{AdjacencyCache, Egress, OutputResult};
 use crate::packet::adjacency::AdjacencyIndex;
-use crate::packet::batch::Meta;
-use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex};
+use crate::packet::batch::{Meta, put};
+use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, WorkerIndex};
 use crate::packet::lists::Lists;
+use crate::packet::reason::Reason;
 
 use super::{Buffers, Burst, Slots, each};
 
-/// How the taken packets leave. Arrays are indexed by the packet's position.
+/// The positions of packets that other workers send, with these workers.
+type HandedOver = ArrayVec<(usize, WorkerIndex), BURST_SIZE>;
+
+/// How the taken packets leave, and sessions of packets that are left. Arrays are indexed by the packet's position.
 pub(super) struct Leaving {
     egresses: [Egress; BURST_SIZE],
     /// The conjunction and the disjunction of all, which are equal if all packets leave through one interface.
@@ -20,17 +27,31 @@ pub(super) struct Leaving {
     moved: Slots,
     /// The adjacencies of these packets.
     hops: [AdjacencyIndex; BURST_SIZE],
+    /// Sessions of which a packet was left to the graph. The graph then processes the later packets of these sessions,
+    /// too, so that it tracks them in the order in which they arrived.
+    pub(super) left: ArrayVec<(u16, RecordIndex), BURST_BUFFERS>,
 }
 
-impl Leaving {
-    /// No packets.
-    pub(super) fn new() -> Self {
+impl Default for Leaving {
+    fn default() -> Self {
         Self {
             egresses: [Egress(0); BURST_SIZE],
-            all: [Egress(u32::MAX), Egress(0)],
+            all: NOTHING,
             moved: 0,
             hops: [AdjacencyIndex::NONE; BURST_SIZE],
+            left: ArrayVec::new(),
         }
+    }
+}
+
+/// Conjunction and disjunction of no packets.
+const NOTHING: [Egress; 2] = [Egress(u32::MAX), Egress(0)];
+
+impl Leaving {
+    /// Removes all packets of an interface.
+    #[inline(always)]
+    pub(super) fn clear(&mut self) {
+        (self.all, self.moved) = (NOTHING, 0);
     }
 
     /// Adds the packet at a position.
@@ -47,7 +68,7 @@ impl Leaving {
         self.all = [egress; 2];
     }
 
-    /// Adds the packet at a position. It leaves with more or fewer tags than it arrived with.
+    /// Adds the packet at a position. It leaves with more or fewer tags than it arrived with, or another worker sends it.
     #[cold]
     pub(super) fn add_moved(&mut self, i: usize, hop: AdjacencyIndex) {
         self.moved |= 1 << i;
@@ -64,23 +85,34 @@ impl Leaving {
         (adjacencies, exit): (&mut AdjacencyCache, &OutputContext<'_>),
     ) {
         if self.moved != 0 {
-            let lost = self.relabel(&mut burst.buffers, slots, tags, (&mut *adjacencies, exit));
-            drop_lost(lost, (slots, interface), burst.meta, burst.lists);
+            let mut handed = HandedOver::new();
+            let lost = self.relabel(
+                &mut burst.buffers,
+                (slots, tags),
+                (&mut *adjacencies, exit),
+                &mut handed,
+            );
+            let reason = NeighbourUnresolved.into();
+            drop_all(lost, reason, (slots, interface), burst.meta, burst.lists);
             taken &= !lost;
+            for (i, sender) in handed {
+                taken &= !(1 << i);
+                hand_over(self.hops[i], slots[i], sender, interface, burst);
+            }
         }
         adjacencies.flush(exit);
         self.send(taken, (slots, interface), burst.meta, burst.lists);
     }
 
-    /// Writes the link headers of the packets that leave with another number of tags than `tags`. Returns those whose next hop
-    /// has meanwhile been lost.
+    /// Writes the link headers of the moved packets, which arrived with this number of tags. Adds those that another worker sends to
+    /// `handed`. Returns those whose next hop has meanwhile been lost.
     #[inline(never)]
     fn relabel(
         &mut self,
         buffers: &mut Buffers<'_, '_>,
-        slots: &[BufferIndex],
-        tags: usize,
+        (slots, tags): (&[BufferIndex], usize),
         (adjacencies, exit): (&mut AdjacencyCache, &OutputContext<'_>),
+        handed: &mut HandedOver,
     ) -> Slots {
         let mut lost = 0;
         buffers.with_packets(|packets| {
@@ -90,7 +122,10 @@ impl Leaving {
                 if let Some((packet, adjacency)) = packet.zip(adjacency)
                     && adjacency.relabel(packet, tags as u8)
                 {
-                    self.add(i, adjacency.port_and_interface());
+                    match adjacency.out() {
+                        OutputResult::HandOver(sender, _) => put(handed, (i, sender)),
+                        _ => self.add(i, adjacency.port_and_interface()),
+                    }
                 } else {
                     lost |= 1 << i;
                 }
@@ -130,21 +165,34 @@ impl Leaving {
     }
 }
 
-/// Drops packets whose next hop was lost while the burst was processed.
+/// Hands a finished packet to the worker that has a queue of its port. The packet arrived on `interface`.
+#[inline(never)]
+fn hand_over(hop: AdjacencyIndex, slot: BufferIndex, sender: WorkerIndex, interface: u16, burst: &mut Burst<'_, '_>) {
+    let meta = &mut burst.meta[usize::from(slot) % BURST_BUFFERS];
+    *meta = Meta {
+        interface,
+        ..Meta::default()
+    };
+    let out = OutputResult::HandOver(sender, hop.interface() as u16);
+    leave(slot, out, meta, hop, burst.lists);
+}
+
+/// Drops packets that arrived on `interface`.
 #[cold]
 #[inline(never)]
-fn drop_lost(
-    lost: Slots,
+pub(super) fn drop_all(
+    packets: Slots,
+    reason: Reason,
     (slots, interface): (&[BufferIndex], u16),
     meta: &mut [Meta; BURST_BUFFERS],
     lists: &mut Lists,
 ) {
-    each(lost, |i| {
+    each(packets, |i| {
         let slot = slots.get(i).copied().unwrap_or_default();
         meta[usize::from(slot) % BURST_BUFFERS] = Meta {
             interface,
             ..Meta::default()
         };
-        lists.drop_packet(slot, Reason::NeighbourUnresolved);
+        lists.drop_packet(slot, reason);
     });
 }

@@ -3,40 +3,59 @@
 //! ```text
 //! classify    plain packets of this interface with valid addresses
 //! look up     routes of all destinations, and of all sources if these are validated
+//! chain       if the router has chains: executes them for packets with a next hop (module `chain`)
 //! send        checks next hop and length, decrements the TTL, writes the MAC addresses
 //! ```
 
+use sluice_route::Reason::NeighbourUnresolved;
 use sluice_route::{RouterIndex, validate_reverse_path};
 use sluice_table::prefix::NO_ROUTE;
 use sluice_table::simd::bytes::positions_of;
-use sluice_wire::field::Mac;
 use sluice_wire::{Checksums, Packet, Window, ethernet};
 
 use crate::features::context::{NodeContext, OutputContext};
 use crate::nodes::output::AdjacencyCache;
 use crate::packet::io::{BURST_SIZE, BufferIndex, Head, Heads};
 
+use super::chain;
+use super::classify::VERIFIED_BEFORE;
 use super::groups::Ingress;
 use super::head::{LaneFamily, behind, behind_mut};
-use super::leaving::Leaving;
+use super::leaving::{Leaving, drop_all};
 use super::{Burst, NO_HEADS, Slots, each, trim};
 
 /// Temporary memory of the lane without sessions. Each array is indexed by the packet's position in the burst.
 pub struct RouteArrays<F: LaneFamily> {
     /// Positions of the frames in their buffers.
-    windows: [Window; BURST_SIZE],
+    pub(super) windows: [Window; BURST_SIZE],
     /// 1 for plain packets.
     is_plain: [u8; BURST_SIZE],
     /// Lengths of the datagrams.
-    lengths: [u16; BURST_SIZE],
-    sources: [F::Address; BURST_SIZE],
-    destinations: [F::Address; BURST_SIZE],
+    pub(super) lengths: [u16; BURST_SIZE],
+    pub(super) sources: [F::Address; BURST_SIZE],
+    pub(super) destinations: [F::Address; BURST_SIZE],
     /// The routes of the destinations.
     routes: [u32; BURST_SIZE],
     /// The routes of the sources, if these are validated.
     back: [u32; BURST_SIZE],
     /// The router of the interface, once for each packet.
     routers: [RouterIndex; BURST_SIZE],
+}
+
+impl<F: LaneFamily> RouteArrays<F> {
+    /// Number of bytes in the received frames of these packets.
+    fn received(&self, packets: Slots) -> u64 {
+        let mut bytes = 0;
+        each(packets, |i| bytes += u64::from(self.windows[i].length));
+        bytes
+    }
+
+    /// Length of a packet's frame without a trailer.
+    #[inline(always)]
+    pub(super) fn length_of<const TAGS: usize>(&self, i: usize) -> usize {
+        let end = ethernet::LENGTH + 4 * TAGS + usize::from(self.lengths[i]);
+        end.max(ethernet::MIN_FRAME.min(self.windows[i].length.into()))
+    }
 }
 
 impl<F: LaneFamily> Default for RouteArrays<F> {
@@ -57,7 +76,7 @@ impl<F: LaneFamily> Default for RouteArrays<F> {
 /// Routes and sends those of the slots that need nothing unusual. Returns their positions in `slots`.
 #[inline(never)]
 pub(super) fn run_routes<F: LaneFamily, const TAGS: usize>(
-    work: &mut RouteArrays<F>,
+    (work, leaving): (&mut RouteArrays<F>, &mut Leaving),
     burst: &mut Burst<'_, '_>,
     ctx: &mut NodeContext<'_, '_>,
     ingress: &Ingress<'_>,
@@ -66,33 +85,32 @@ pub(super) fn run_routes<F: LaneFamily, const TAGS: usize>(
     let count = slots.len();
     let mut heads = NO_HEADS;
     burst.buffers.heads(slots, &mut heads, &mut work.windows);
-    let (mut plain, has_unverified) = classify::<F, TAGS>(work, &heads, count, ingress);
+    let chains = ctx.snapshot.chains_of(ingress.link.router);
+    let (mut plain, has_unverified) = classify::<F, TAGS>(work, &heads, count, (ingress, chains.is_some()));
     if plain == 0 {
         return 0;
     }
     if has_unverified {
         burst.buffers.with_packets(|packets| {
-            plain = verified::<F>(plain, slots, packets, (&ingress.mac, TAGS));
+            let is_verified = match chains {
+                Some(_) => F::is_verified,
+                None => F::is_verified_transit,
+            };
+            plain = verified(plain, slots, packets, |packet| match packet.checksums() {
+                Checksums::Vouched => true,
+                Checksums::Unverified if ingress.is_parsed => true,
+                _ => is_verified(packet, TAGS, &ingress.mac),
+            });
         });
         heads = NO_HEADS;
         burst.buffers.heads(slots, &mut heads, &mut work.windows);
     }
-    let router = ctx.snapshot.router_of(ingress.number);
-    if work.routers[0] != router || work.routers[BURST_SIZE - 1] != router {
-        work.routers = [router; BURST_SIZE];
-    }
-    let (routers, destinations) = (&work.routers[..count], &work.destinations[..count]);
-    let routes = &mut work.routes[..count];
-    ctx.forwarding.route_values::<F>(routers, destinations, routes);
-    if ingress.link.validated {
-        let (sources, back) = (&work.sources[..count], &mut work.back[..count]);
-        ctx.forwarding.route_values::<F>(routers, sources, back);
-        remove_unverified(work, count, ingress, ctx);
-    }
+    look_up(work, count, ingress, ctx);
     let exit = ctx.exit();
+    leaving.clear();
     let mut sending = Sending {
         adjacencies: AdjacencyCache::default(),
-        leaving: Leaving::new(),
+        leaving,
         received: 0,
         trailers: 0,
     };
@@ -100,28 +118,44 @@ pub(super) fn run_routes<F: LaneFamily, const TAGS: usize>(
         0 => alike(work, plain, &mut sending.adjacencies, &exit),
         _ => None,
     };
-    let taken = match alike {
-        Some(alike) => send_alike::<F>(&mut sending, (plain, alike), &mut heads),
-        None => send_all::<F, TAGS>(&mut sending, plain, &mut heads, work, &exit),
+    let (mut taken, mut routed, mut ends) = (plain, (plain, alike), chain::Ends::default());
+    if let Some(chains) = chains {
+        if routed.1.is_none() {
+            taken = sending.open::<F, TAGS>(plain, work, &exit);
+        }
+        ends = chain::run::<F, TAGS>(chains, (taken, work), &heads, ctx, ingress);
+        routed = (ends.routed, routed.1.filter(|_| ends.routed == plain));
+    }
+    let sent = match routed {
+        (routed, Some(alike)) => send_alike::<F>(&mut sending, (routed, alike), &mut heads),
+        (routed, None) => send_all::<F, TAGS>(&mut sending, routed, &mut heads, work, &exit),
     };
+    match chains {
+        Some(_) => {
+            let lost = [(ends.routed & !sent, NeighbourUnresolved.into())];
+            for (packets, reason) in ends.dropped.into_iter().chain(lost) {
+                drop_all(packets, reason, (slots, ingress.number), burst.meta, burst.lists);
+            }
+            sending.received = work.received(taken);
+        }
+        None => taken = sent,
+    }
     if sending.trailers != 0 {
         trim::<TAGS>(sending.trailers, &mut burst.buffers, slots, &work.lengths);
     }
     sending.leaving.finish(
-        taken,
+        sent,
         (slots, ingress.number, TAGS),
         burst,
         (&mut sending.adjacencies, &exit),
     );
-    if let Some(counters) = ctx.counters.interfaces.get(usize::from(ingress.number)) {
-        counters.received.add(taken.count_ones().into());
-        counters.received_bytes.add(sending.received);
-    }
+    let received = sending.received;
+    ingress.count_received(taken.count_ones().into(), received, ctx);
     taken
 }
 
-/// Finds the plain packets among the first `count` packets, and stores their addresses and lengths. Also returns whether there are
-/// packets with checksums that the device has not verified.
+/// Finds the plain packets among the first `count` packets, and stores their addresses and lengths. For chains, they must be TCP or
+/// UDP packets. Also returns whether there are packets with checksums that the device has not verified.
 #[inline(never)]
 #[expect(
     clippy::needless_range_loop,
@@ -131,7 +165,7 @@ fn classify<F: LaneFamily, const TAGS: usize>(
     work: &mut RouteArrays<F>,
     heads: &Heads<'_>,
     count: usize,
-    ingress: &Ingress<'_>,
+    (ingress, has_chains): (&Ingress<'_>, bool),
 ) -> (Slots, bool) {
     let pattern = F::pattern(&ingress.mac, TAGS);
     let mut checksums = 0;
@@ -146,6 +180,7 @@ fn classify<F: LaneFamily, const TAGS: usize>(
             && length >= F::MIN_ROUTED
             && matches
             && F::is_routable(head)
+            && (!has_chains || F::has_transport(head))
         {
             work.is_plain[i] = 1;
             work.lengths[i] = length;
@@ -157,28 +192,42 @@ fn classify<F: LaneFamily, const TAGS: usize>(
         work.is_plain[i] &= u8::from(F::may_be_routed([work.sources[i], work.destinations[i]]));
     }
     let all = Slots::MAX >> (BURST_SIZE - count.clamp(1, BURST_SIZE));
-    (positions_of(&work.is_plain, 1) & all, checksums != 0)
+    let has_unverified = checksums != 0 && !(ingress.is_parsed && checksums == VERIFIED_BEFORE);
+    (positions_of(&work.is_plain, 1) & all, has_unverified)
 }
 
-/// The plain packets whose checksums the device has verified, or which are verified here.
+/// The plain packets that pass a check.
 #[cold]
 #[inline(never)]
-fn verified<F: LaneFamily>(
+fn verified(
     plain: Slots,
     slots: &[BufferIndex],
     packets: &[Packet<'_>],
-    (mac, tags): (&Mac, usize),
+    is_verified: impl Fn(&Packet<'_>) -> bool,
 ) -> Slots {
     let packet = |i: usize| packets.get(usize::from(*slots.get(i)?));
     let mut verified = plain;
     each(plain, |i| {
-        let is_verified = packet(i).is_some_and(|packet| {
-            let checksums = packet.checksums();
-            checksums == Checksums::Vouched || F::is_verified_transit(packet, tags, mac)
-        });
-        verified &= !(Slots::from(!is_verified) << i);
+        verified &= !(Slots::from(!packet(i).is_some_and(&is_verified)) << i);
     });
     verified
+}
+
+/// Looks up the routes of the first `count` packets. A packet whose source is perhaps invalid has no route.
+#[inline(always)]
+fn look_up<F: LaneFamily>(work: &mut RouteArrays<F>, count: usize, ingress: &Ingress<'_>, ctx: &NodeContext<'_, '_>) {
+    let router = ctx.snapshot.router_of(ingress.number);
+    if work.routers[0] != router || work.routers[BURST_SIZE - 1] != router {
+        work.routers = [router; BURST_SIZE];
+    }
+    let (routers, destinations) = (&work.routers[..count], &work.destinations[..count]);
+    let routes = &mut work.routes[..count];
+    ctx.forwarding.route_values::<F>(routers, destinations, routes);
+    if ingress.link.validated {
+        let (sources, back) = (&work.sources[..count], &mut work.back[..count]);
+        ctx.forwarding.route_values::<F>(routers, sources, back);
+        remove_unverified(work, count, ingress, ctx);
+    }
 }
 
 /// Removes the routes of packets if the quick check does not prove that their sources are valid (BCP 38). The graph validates these
@@ -208,9 +257,9 @@ fn remove_unverified<F: LaneFamily>(
 }
 
 /// The state of the last pass.
-struct Sending {
+struct Sending<'l> {
     adjacencies: AdjacencyCache,
-    leaving: Leaving,
+    leaving: &'l mut Leaving,
     /// Bytes of the received frames that were taken.
     received: u64,
     /// Packets whose frames have padding or a trailer.
@@ -222,6 +271,27 @@ struct Alike {
     route: u32,
     /// Bytes of their frames.
     bytes: u64,
+}
+
+impl Sending<'_> {
+    /// Those of the packets that have a resolved next hop and are not too long.
+    #[inline(never)]
+    fn open<F: LaneFamily, const TAGS: usize>(
+        &mut self,
+        packets: Slots,
+        work: &RouteArrays<F>,
+        exit: &OutputContext<'_>,
+    ) -> Slots {
+        let mut others = 0;
+        each(packets, |i| {
+            let is_open = self.adjacencies.find(work.routes[i], exit).is_some_and(|adjacency| {
+                let length = work.lengths[i];
+                adjacency.is_direct_for::<TAGS>(length) || adjacency.is_open_for(length, &work.windows[i])
+            });
+            others |= Slots::from(!is_open) << i;
+        });
+        packets & !others
+    }
 }
 
 /// Looks for what all of the untagged packets have in common. `None` if they have several routes, if their next hop is not resolved, if one of
@@ -246,17 +316,17 @@ fn alike<F: LaneFamily>(
         trailers |= frame ^ length.wrapping_add(ethernet::LENGTH as u16);
         bytes += u64::from(frame);
     }
-    if differing != 0 || trailers != 0 || !adjacencies.at(route).1 && !adjacencies.bind(route, exit) {
+    if differing != 0 || trailers != 0 {
         return None;
     }
-    let adjacency = adjacencies.at(route).0;
+    let adjacency = adjacencies.find(route, exit)?;
     adjacency.is_direct_for::<0>(longest).then_some(Alike { route, bytes })
 }
 
 /// Sends packets that have everything in common.
 #[inline(never)]
 fn send_alike<F: LaneFamily>(
-    sending: &mut Sending,
+    sending: &mut Sending<'_>,
     (plain, Alike { route, bytes }): (Slots, Alike),
     heads: &mut Heads<'_>,
 ) -> Slots {
@@ -280,7 +350,7 @@ fn send_alike<F: LaneFamily>(
 /// left unchanged.
 #[inline(never)]
 fn send_all<F: LaneFamily, const TAGS: usize>(
-    sending: &mut Sending,
+    sending: &mut Sending<'_>,
     slots: Slots,
     heads: &mut Heads<'_>,
     work: &RouteArrays<F>,
@@ -293,14 +363,10 @@ fn send_all<F: LaneFamily, const TAGS: usize>(
             others |= 1 << i;
             return;
         };
-        let (mut adjacency, is_match) = sending.adjacencies.at(route);
-        if !is_match {
-            if !sending.adjacencies.bind(route, exit) {
-                others |= 1 << i;
-                return;
-            }
-            adjacency = sending.adjacencies.at(route).0;
-        }
+        let Some(adjacency) = sending.adjacencies.find(route, exit) else {
+            others |= 1 << i;
+            return;
+        };
         let is_direct = adjacency.is_direct_for::<TAGS>(length);
         if !is_direct && !adjacency.is_open_for(length, &work.windows[i]) {
             others |= 1 << i;

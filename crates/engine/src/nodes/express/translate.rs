@@ -1,6 +1,5 @@
 //! The last pass: checks, translates, tracks and sends a packet. A packet that fails a check is left unchanged.
 
-use arrayvec::ArrayVec;
 use sluice_nat::tracking::Segment;
 use sluice_table::flow::{Found, RecordIndex};
 use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
@@ -10,7 +9,7 @@ use crate::features::context::OutputContext;
 use crate::features::revalidation::is_carried_over;
 use crate::nodes::output::AdjacencyCache;
 use crate::packet::batch::put;
-use crate::packet::io::{BURST_SIZE, Head, Heads};
+use crate::packet::io::{Head, Heads};
 use crate::session::arrival::Arrival;
 use crate::session::family::Session;
 use crate::session::shard::Shard;
@@ -34,10 +33,7 @@ pub(super) struct Output<'s, 'c> {
     pub(super) generation: u32,
     pub(super) exit: &'s OutputContext<'c>,
     pub(super) adjacencies: AdjacencyCache,
-    pub(super) leaving: Leaving,
-    /// Sessions of which a packet was left to the graph. The graph then processes the later packets of these sessions,
-    /// too, so that it tracks them in the order in which they arrived.
-    pub(super) left: ArrayVec<(u16, RecordIndex), BURST_SIZE>,
+    pub(super) leaving: &'s mut Leaving,
     /// Packets whose key the probable record does not have. Another record may have it.
     pub(super) missed: Slots,
     pub(super) tally: Tally,
@@ -123,7 +119,7 @@ impl Output<'_, '_> {
         if !arrival.is_in_lane(self.arrival) && !self.admits::<F>(i, session, direction) {
             return self.leave(work.shards[i], index);
         }
-        if !self.left.is_empty() && self.left.contains(&(work.shards[i], index)) {
+        if !self.leaving.left.is_empty() && self.leaving.left.contains(&(work.shards[i], index)) {
             return false;
         }
         if session.generation() != self.generation && !is_carried_over::<F>(session, self.exit.snapshot) {
@@ -175,7 +171,7 @@ impl Output<'_, '_> {
     #[cold]
     #[inline(never)]
     fn leave(&mut self, shard: u16, index: RecordIndex) -> bool {
-        put(&mut self.left, (shard, index));
+        put(&mut self.leaving.left, (shard, index));
         false
     }
 }

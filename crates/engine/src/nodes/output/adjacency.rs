@@ -107,6 +107,13 @@ impl AdjacencyCache {
         Some(adjacency)
     }
 
+    /// The adjacency of a next hop; `None` if the next hop is not a resolved gateway.
+    #[inline(always)]
+    pub fn find(&mut self, route: u32, exit: &OutputContext<'_>) -> Option<&mut Adjacency> {
+        let is_found = self.at(route).1 || self.bind(route, exit);
+        is_found.then(|| self.at(route).0)
+    }
+
     /// The cache entry for a next hop, and whether the entry already contains the adjacency of the next hop.
     #[inline(always)]
     pub fn at(&mut self, route: u32) -> (&mut Adjacency, bool) {

@@ -8,7 +8,7 @@ use sluice_wire::{Packet, Window};
 
 use crate::packet::adjacency::AdjacencyIndex;
 use crate::packet::batch::Meta;
-use crate::packet::io::{BufferIndex, Head, PortIndex};
+use crate::packet::io::{BufferIndex, Head, NO_PORT, PortIndex};
 use crate::packet::lists::Lists;
 use crate::snapshot::MAX_TAGS;
 
@@ -57,10 +57,12 @@ impl Adjacency {
         }
     }
 
-    /// Whether this worker's own queue can send a packet of this L3 length with any number of tags. The frame has headroom for them.
+    /// Whether a packet of this L3 length can be sent with any number of tags, through this worker's own queue or that of another
+    /// worker. The frame has headroom for the tags.
     #[cold]
     pub fn is_open_for(&self, length: u16, window: &Window) -> bool {
-        self.may_send(length) && usize::from(window.start) >= 4 * MAX_TAGS
+        let has_port = self.port != NO_PORT && usize::from(self.tags) <= MAX_TAGS;
+        has_port && length <= self.mtu && usize::from(window.start) >= 4 * MAX_TAGS
     }
 
     /// The index of the adjacency.
@@ -136,7 +138,7 @@ impl Adjacency {
     }
 
     /// Writes the MAC addresses and tags of a frame that arrived with this number of tags, and counts the frame as
-    /// sent. If the headroom is too small for the tags, returns `false` without an effect.
+    /// sent if this worker sends it. If the headroom is too small for the tags, returns `false` without an effect.
     #[inline(always)]
     pub fn relabel(&mut self, packet: &mut Packet<'_>, tags: u8) -> bool {
         let kept = self.priority_of(packet, tags);
@@ -163,8 +165,10 @@ impl Adjacency {
                 keep(frame, 18, kept);
             }
         }
-        self.frames += 1;
-        self.bytes += length as u64;
+        if self.sender.is_none() {
+            self.frames += 1;
+            self.bytes += length as u64;
+        }
         true
     }
 
