@@ -37,6 +37,7 @@ mod inspection_fragments;
 mod inspection_policies;
 mod inspection_renewal;
 mod lane_chains;
+mod lane_sites;
 mod layers;
 mod limits;
 mod link_shares;

@@ -15,11 +15,11 @@ use sluice_wire::vlan::Tag;
 
 /// MAC addresses of terminals. The first two terminals belong to one site, the third to another site. Each site has a
 /// terminal with the address 10.0.0.5.
-const ONE: [u8; 6] = [2, 0, 0, 0, 5, 1];
-const TWO: [u8; 6] = [2, 0, 0, 0, 5, 2];
-const OTHER: [u8; 6] = [2, 0, 0, 0, 5, 3];
-const VIRTUAL: [[u8; 6]; 2] = [[6, 0, 0, 0, 0, 1], [6, 0, 0, 0, 0, 2]];
-const PUBLIC: [&str; 2] = ["203.0.113.201", "203.0.113.202"];
+pub const ONE: [u8; 6] = [2, 0, 0, 0, 5, 1];
+pub const TWO: [u8; 6] = [2, 0, 0, 0, 5, 2];
+pub const OTHER: [u8; 6] = [2, 0, 0, 0, 5, 3];
+pub const VIRTUAL: [[u8; 6]; 2] = [[6, 0, 0, 0, 0, 1], [6, 0, 0, 0, 0, 2]];
+pub const PUBLIC: [&str; 2] = ["203.0.113.201", "203.0.113.202"];
 const REMOTE: &str = "198.51.100.7:80";
 
 fn settings() -> SiteSettings {
@@ -50,7 +50,7 @@ fn pooled() -> SiteSettings {
     }
 }
 
-fn plan() -> Plan {
+pub fn plan() -> Plan {
     Plan {
         translate: false,
         interfaces: |interfaces| interfaces[0].link.addresses = vec![(plain("10.0.0.1"), 24)],
@@ -60,7 +60,7 @@ fn plan() -> Plan {
     }
 }
 
-fn terminal(site: u32, address: &str, mac: [u8; 6], pooled: bool) -> Terminal {
+pub fn terminal(site: u32, address: &str, mac: [u8; 6], pooled: bool) -> Terminal {
     Terminal {
         context: context(site, 0, pooled),
         address: v4(address),
@@ -71,7 +71,7 @@ fn terminal(site: u32, address: &str, mac: [u8; 6], pooled: bool) -> Terminal {
 }
 
 /// A gateway with two sites, which have private and public leases.
-fn served(plan: Plan) -> Rig {
+pub fn served(plan: Plan) -> Rig {
     let mut rig = Rig::new(plan);
     let writer = rig.writer.as_mut().unwrap();
     for site in 0..2 {
@@ -85,7 +85,7 @@ fn served(plan: Plan) -> Rig {
 }
 
 /// A frame with the tags of a site.
-fn of_site(frame: &Frame, site: u16) -> Frame {
+pub fn of_site(frame: &Frame, site: u16) -> Frame {
     frame.clone().tag(0x88a8, 100).tag(0x8100, 1 + site)
 }
 
@@ -105,7 +105,7 @@ fn answer_to(rig: &mut Rig, mac: [u8; 6], frame: &Frame) -> Vec<Sent> {
     rig.send(OUTSIDE, &frame)
 }
 
-fn at(address: &str, port: u16) -> SocketAddrV4 {
+pub fn at(address: &str, port: u16) -> SocketAddrV4 {
     SocketAddrV4::new(address.parse::<Ipv4Addr>().unwrap(), port)
 }
 
@@ -415,7 +415,7 @@ fn error_from_outside_finds_the_terminal_whose_packet_it_is_about() {
 }
 
 /// Frames that the subscriber service has received.
-fn told(rig: &mut Rig) -> Vec<(u16, Vec<u8>)> {
+pub fn told(rig: &mut Rig) -> Vec<(u16, Vec<u8>)> {
     let mut all = Vec::new();
     for requests in &mut rig.desks {
         let queue = requests.to_subscribers.as_mut().unwrap();

@@ -146,13 +146,13 @@ pub enum TerminalFault {
 }
 
 /// The current state of the terminal to which a packet's session belongs, and whether the terminal sent the packet. `None` if
-/// the session belongs to no site.
+/// the session belongs to no site. `frame` may be only the head of the frame.
 #[inline(always)]
 pub fn terminal<F: Family>(
     session: &F::Session,
     direction: Direction,
     key: &F::Key,
-    meta: &Meta,
+    arrival: (u16, Origin),
     frame: &[u8],
     exit: &OutputContext<'_>,
 ) -> Result<Option<(View, bool)>, TerminalFault> {
@@ -162,7 +162,7 @@ pub fn terminal<F: Family>(
     match site_owner::<F>(&sites.table, session, direction, &F::tuple(key)) {
         SiteOwner::NoSite => Ok(None),
         SiteOwner::Sites(None, upstream) => Err(TerminalFault::LeaseLost(upstream)),
-        SiteOwner::Sites(Some(view), false) if !is_for(&view, frame, meta, exit) => Err(TerminalFault::NotOurMac),
+        SiteOwner::Sites(Some(view), false) if !is_for(&view, frame, arrival, exit) => Err(TerminalFault::NotOurMac),
         SiteOwner::Sites(Some(view), upstream) => Ok(Some((view, upstream))),
     }
 }
@@ -207,7 +207,7 @@ fn lease_lost<F: Family>(
 
 /// Whether a frame of a site's session is addressed to the virtual MAC of the site, or to the MAC of the interface.
 #[inline(always)]
-fn is_for(view: &View, frame: &[u8], meta: &Meta, exit: &OutputContext<'_>) -> bool {
+fn is_for(view: &View, frame: &[u8], (interface, origin): (u16, Origin), exit: &OutputContext<'_>) -> bool {
     let destination = frame.first_chunk::<6>();
     let word = frame.first_chunk().map(|head| u64::from_le_bytes(*head));
     match word {
@@ -215,8 +215,8 @@ fn is_for(view: &View, frame: &[u8], meta: &Meta, exit: &OutputContext<'_>) -> b
         // Senders that have resolved the site's address earlier may still use the MAC of the interface. Hairpinned
         // packets keep the destination MAC of the received frame.
         _ => {
-            let own = exit.snapshot.interface(meta.interface).map(|interface| &interface.mac);
-            destination == own || meta.origin != Origin::Received
+            let own = exit.snapshot.interface(interface).map(|interface| &interface.mac);
+            destination == own || origin != Origin::Received
         }
     }
 }

@@ -32,10 +32,11 @@ use crate::session::family::{V4, V6};
 use crate::snapshot::Express;
 
 use classify::classify;
-use groups::{Group, Groups, Ingress, by_interface, by_tags};
+use groups::{Group, Groups, Ingress, Side, by_count_of_tags, by_interface, by_tags};
 use head::LaneFamily;
 use leaving::Leaving;
 use locate::{find, hash, locate};
+use pause::{PORTS, Pause};
 use route::{RouteArrays, run_routes};
 use translate::{Output, Step, Tally};
 
@@ -45,6 +46,7 @@ mod groups;
 mod head;
 mod leaving;
 mod locate;
+mod pause;
 mod route;
 mod translate;
 
@@ -169,41 +171,6 @@ pub struct Lane {
     is_routed: bool,
 }
 
-/// Number of ports with a pause of their own. Ports whose numbers have equal remainders share a pause.
-const PORTS: usize = 16;
-
-/// Decides whether the lane tries the packets of a port. If most packets of a burst have no session, for example in a
-/// flood, the lane is not tried for some bursts: the graph would repeat its work.
-#[derive(Clone, Copy, Default)]
-struct Pause {
-    /// Remaining bursts for which the lane is not tried.
-    bursts: u8,
-}
-
-impl Pause {
-    /// Number of bursts in a pause.
-    const LENGTH: u8 = 7;
-
-    /// Whether to try the next burst.
-    #[inline(always)]
-    fn is_over(&mut self) -> bool {
-        let is_over = self.bursts == 0;
-        self.bursts = self.bursts.saturating_sub(1);
-        is_over
-    }
-
-    /// Starts a pause if the lane has taken less than a quarter of many packets.
-    #[inline(always)]
-    fn observe(&mut self, taken: usize, packets: usize) {
-        if 4 * taken < packets && packets >= MANY {
-            self.bursts = Self::LENGTH;
-        }
-    }
-}
-
-/// Number of packets in a burst from which a pause may follow.
-const MANY: usize = 8;
-
 impl Lane {
     /// The stage to which the cycles of the last [`run`](Self::run) belong.
     #[inline(always)]
@@ -233,10 +200,18 @@ impl Lane {
         self.leaving.left.clear();
         let taken = if ctx.snapshot.is_tagged(port) {
             self.run_by_tags(burst, ctx, port, slots)
-        } else if let Some(ingress) = Ingress::untagged(ctx.snapshot, port) {
-            u128::from(self.run_group::<0>(burst, ctx, &ingress, slots)) << (first % BURST_BUFFERS)
         } else {
-            0
+            match Ingress::untagged(ctx.snapshot, port) {
+                Some(ingress) if ingress.has_tags_of_sites() => {
+                    let mut groups = Groups::new();
+                    by_count_of_tags(ingress, slots, &mut burst.buffers, &mut groups);
+                    self.run_groups(burst, ctx, &groups)
+                }
+                Some(ingress) => {
+                    u128::from(self.run_group::<0>(burst, ctx, &ingress, slots)) << (first % BURST_BUFFERS)
+                }
+                None => 0,
+            }
         };
         self.pauses[pause].observe(taken.count_ones() as usize, count);
         taken
@@ -251,10 +226,17 @@ impl Lane {
         port: PortIndex,
         slots: &[BufferIndex],
     ) -> u128 {
-        let (mut groups, mut all) = (Groups::new(), 0);
+        let mut groups = Groups::new();
         by_tags(ctx.snapshot, port, slots, &mut burst.buffers, &mut groups);
-        for Group { ingress, slots } in &groups {
-            let taken = match ingress.link.tags {
+        self.run_groups(burst, ctx, &groups)
+    }
+
+    /// The same for groups of packets.
+    #[inline(never)]
+    fn run_groups(&mut self, burst: &mut Burst<'_, '_>, ctx: &mut NodeContext<'_, '_>, groups: &Groups<'_>) -> u128 {
+        let mut all = 0;
+        for Group { ingress, slots } in groups {
+            let taken = match ingress.tags {
                 0 => self.run_group::<0>(burst, ctx, ingress, slots),
                 1 => self.run_group::<1>(burst, ctx, ingress, slots),
                 _ => self.run_group::<2>(burst, ctx, ingress, slots),
@@ -301,7 +283,7 @@ impl Lane {
             if ingress.link.express[usize::from(is_v6)] != express || is_chained {
                 continue;
             }
-            let taken = match ingress.link.tags {
+            let taken = match ingress.tags {
                 0 => self.run_group_of::<0>(is_v6, burst, ctx, ingress, slots),
                 1 => self.run_group_of::<1>(is_v6, burst, ctx, ingress, slots),
                 _ => self.run_group_of::<2>(is_v6, burst, ctx, ingress, slots),
@@ -349,8 +331,18 @@ impl Lane {
         let leaving = &mut self.leaving;
         match (express, is_v6) {
             (Express::Nothing, _) => 0,
-            (Express::Translates, false) => run_family::<V4, TAGS>((&mut self.v4, leaving), burst, ctx, ingress, slots),
-            (Express::Translates, true) => run_family::<V6, TAGS>((&mut self.v6, leaving), burst, ctx, ingress, slots),
+            (Express::Translates, false) => {
+                let run = match ingress.side {
+                    Side::NoSites => run_family::<V4, TAGS, false>,
+                    _ => run_family::<V4, TAGS, true>,
+                };
+                run((&mut self.v4, leaving), burst, ctx, ingress, slots)
+            }
+            // Sites have only IPv4.
+            (_, true) if matches!(ingress.side, Side::Access(_)) => 0,
+            (Express::Translates, true) => {
+                run_family::<V6, TAGS, false>((&mut self.v6, leaving), burst, ctx, ingress, slots)
+            }
             (Express::Routes, false) => {
                 run_routes::<V4, TAGS>((&mut self.routes4, leaving), burst, ctx, ingress, slots)
             }
@@ -361,7 +353,7 @@ impl Lane {
 
 /// Translates and sends those packets of an address family that need nothing unusual. Returns their positions in `slots`.
 #[inline(never)]
-fn run_family<F: LaneFamily, const TAGS: usize>(
+fn run_family<F: LaneFamily, const TAGS: usize, const SITES: bool>(
     (work, leaving): (&mut LaneArrays<F>, &mut Leaving),
     burst: &mut Burst<'_, '_>,
     ctx: &mut NodeContext<'_, '_>,
@@ -371,7 +363,7 @@ fn run_family<F: LaneFamily, const TAGS: usize>(
     let count = slots.len();
     let mut heads = NO_HEADS;
     burst.buffers.heads(slots, &mut heads, &mut work.windows);
-    let mut plain = classify::<F, TAGS>(work, &heads, count, ingress);
+    let mut plain = classify::<F, TAGS, SITES>(work, &heads, count, ingress);
     if plain.tcp | plain.udp == 0 {
         return 0;
     }
@@ -383,7 +375,7 @@ fn run_family<F: LaneFamily, const TAGS: usize>(
         burst.buffers.heads(slots, &mut heads, &mut work.windows);
     }
     hash(work, count, ctx.hasher);
-    locate(work, count, ctx, ingress);
+    locate::<F, SITES>(work, count, ctx, ingress);
     find(work, count, ctx.shards);
     let exit = ctx.exit();
     leaving.clear();
@@ -399,11 +391,11 @@ fn run_family<F: LaneFamily, const TAGS: usize>(
             tally: Tally::new(ctx.now.stamp()),
         },
     };
-    let mut taken = step.take_all::<F, true, TAGS>(plain.tcp, &mut heads, work);
-    taken |= step.take_all::<F, false, TAGS>(plain.udp, &mut heads, work);
+    let mut taken = step.take_all::<F, true, TAGS, SITES>(plain.tcp, &mut heads, work);
+    taken |= step.take_all::<F, false, TAGS, SITES>(plain.udp, &mut heads, work);
     if step.out.missed != 0 {
-        taken |= step.take_missed::<F, true, TAGS>(plain.tcp, &mut heads, work);
-        taken |= step.take_missed::<F, false, TAGS>(plain.udp, &mut heads, work);
+        taken |= step.take_missed::<F, true, TAGS, SITES>(plain.tcp, &mut heads, work);
+        taken |= step.take_missed::<F, false, TAGS, SITES>(plain.udp, &mut heads, work);
     }
     let out = &mut step.out;
     if out.tally.trailers != 0 {

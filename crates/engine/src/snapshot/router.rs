@@ -124,10 +124,7 @@ impl Snapshot {
     /// What the express lane may do with the plain packets of an interface, for IPv4 and for IPv6: nothing but sessions, or nothing
     /// but a route, must determine what happens to them.
     pub fn express(&self, interface: &Interface) -> [Express; 2] {
-        let is_alone = interface.bridge.is_none()
-            && interface.tags.len() <= MAX_TAGS
-            && self.shares.is_none()
-            && self.sites.is_none();
+        let is_alone = interface.bridge.is_none() && interface.tags.len() <= MAX_TAGS && self.shares.is_none();
         let has_sessions_alone =
             is_alone && self.chains_of(interface.router).is_none() && !self.tunnels.end_in(interface.router);
         let chains = self.chains_of(interface.router);

@@ -87,13 +87,18 @@ impl AccessInterface {
     /// The context of the site that sent a packet; `None` if no site sent it.
     #[inline(always)]
     pub fn context(&self, layers: &Layers, frame: &[u8]) -> Option<Context> {
+        let source = || (layers.class == Class::Ipv4).then(|| ipv4::SOURCE.read(layers.datagram(frame)));
+        self.context_of(layers.tags, frame, source)
+    }
+
+    /// The context of the site that sent a frame with this number of tags. `source` returns the source of an IPv4 packet.
+    #[inline(always)]
+    pub fn context_of(&self, tags: u8, frame: &[u8], source: impl FnOnce() -> Option<u32>) -> Option<Context> {
         match self {
-            AccessInterface::Tags(rows) => rows.find(layers.tags, frame),
-            AccessInterface::One(context) => (layers.tags == 0).then_some(*context),
-            AccessInterface::Prefixes(prefixes) => {
-                let has_source = layers.tags == 0 && layers.class == Class::Ipv4;
-                has_source.then(|| by_prefix(prefixes, ipv4::SOURCE.read(layers.datagram(frame))))?
-            }
+            AccessInterface::Tags(rows) => rows.find(tags, frame),
+            AccessInterface::One(context) => (tags == 0).then_some(*context),
+            AccessInterface::Prefixes(prefixes) if tags == 0 => by_prefix(prefixes, source()?),
+            AccessInterface::Prefixes(_) => None,
         }
     }
 }

@@ -2,12 +2,13 @@
 
 use sluice_table::simd::bytes::positions_of;
 use sluice_wire::ipv4::protocol::{TCP, UDP};
-use sluice_wire::{Checksums, Class, Fragment, Packet, layers};
+use sluice_wire::{Checksums, Class, Context, Fragment, Packet, layers};
 
 use crate::packet::io::{BURST_SIZE, BufferIndex, Head, Heads};
 use crate::session::family::Family;
+use crate::snapshot::sites;
 
-use super::groups::Ingress;
+use super::groups::{Ingress, Side};
 use super::head::{LaneFamily, behind};
 use super::{LaneArrays, Slots, each};
 
@@ -29,14 +30,17 @@ pub(super) struct Plain {
     clippy::needless_range_loop,
     reason = "an index below the number of elements needs no checks in any of the arrays"
 )]
-pub(super) fn classify<F: LaneFamily, const TAGS: usize>(
+pub(super) fn classify<F: LaneFamily, const TAGS: usize, const SITES: bool>(
     work: &mut LaneArrays<F>,
     heads: &Heads<'_>,
     count: usize,
     ingress: &Ingress<'_>,
 ) -> Plain {
-    let (pattern, context) = (F::pattern(&ingress.mac, TAGS), F::context(ingress.context));
+    let mac = Some(&ingress.mac).filter(|_| !SITES || !matches!(ingress.side, Side::Public));
+    let (pattern, mut context) = (F::pattern(mac, TAGS), ingress.context);
     let (mut others, mut checksums) = (0, 0);
+    // The high bits of the contexts are equal for all packets that are taken.
+    let mut high = Some(context >> 24).filter(|_| !SITES);
     for i in 0..count.min(BURST_SIZE) {
         let Some(head) = &heads[i] else {
             work.protocols[i] = 0;
@@ -44,13 +48,18 @@ pub(super) fn classify<F: LaneFamily, const TAGS: usize>(
         };
         let (head, window): (&Head, _) = (head, work.windows[i]);
         checksums |= window.checksums as u8 ^ Checksums::Vouched as u8;
-        let matches = head.first_chunk().is_some_and(|bytes| pattern.matches(bytes));
+        let mut matches = head.first_chunk().is_some_and(|bytes| pattern.matches(bytes));
+        if SITES && matches {
+            let of_packet = context_of::<F, TAGS>(head, ingress);
+            matches = of_packet.is_some_and(|of_packet| of_packet >> 24 == *high.get_or_insert(of_packet >> 24));
+            context = of_packet.unwrap_or_default();
+        }
         let head = behind::<TAGS>(head);
         match F::length_of(head, window.length.saturating_sub(4 * TAGS as u16)) {
             Some(length) if matches => {
                 work.protocols[i] = F::protocol_of(head);
                 work.lengths[i] = length;
-                work.keys[i] = F::words_of(head, context);
+                work.keys[i] = F::words_of(head, F::context(context));
             }
             _ => {
                 work.protocols[i] = 0;
@@ -58,7 +67,7 @@ pub(super) fn classify<F: LaneFamily, const TAGS: usize>(
             }
         }
     }
-    work.high = (ingress.context >> 24) as u8;
+    work.high = high.unwrap_or_default() as u8;
     let all = Slots::MAX >> (BURST_SIZE - count.clamp(1, BURST_SIZE));
     let tcp = positions_of(&work.protocols, TCP) & all;
     let udp = positions_of(&work.protocols, UDP) & all;
@@ -72,6 +81,25 @@ pub(super) fn classify<F: LaneFamily, const TAGS: usize>(
 
 /// Differences between the state of checksums that the device has verified and the states that parsed packets usually have.
 pub(super) const VERIFIED_BEFORE: u8 = Checksums::Unverified as u8 ^ Checksums::Vouched as u8;
+
+/// The context of a plain packet if sites exist; `None` if no site sent it, if it may be a DHCP message, or if its destination MAC is
+/// that of another host.
+#[inline(always)]
+fn context_of<F: LaneFamily, const TAGS: usize>(head: &Head, ingress: &Ingress<'_>) -> Option<Context> {
+    let inner = behind::<TAGS>(head);
+    let is_dhcp = F::protocol_of(inner) == UDP && matches!(F::destination_port(inner), sites::SERVER | sites::CLIENT);
+    if is_dhcp {
+        return None;
+    }
+    match ingress.side {
+        Side::Access(access) => access.context_of(TAGS as u8, head, || F::source_of_v4(inner)),
+        Side::Public => {
+            let mac = head.first_chunk()?;
+            (*mac == ingress.mac || sites::is_local(mac)).then_some(ingress.context)
+        }
+        Side::NoSites | Side::Other => Some(ingress.context),
+    }
+}
 
 impl Plain {
     /// Verifies checksums that the device has not verified, and leaves those packets to the graph that must not overtake an
@@ -89,7 +117,7 @@ impl Plain {
             let is_verified = packet(i).is_some_and(|packet| match packet.checksums() {
                 Checksums::Vouched => true,
                 Checksums::Unverified if ingress.is_parsed => true,
-                _ => F::is_verified(packet, tags, &ingress.mac),
+                _ => F::is_verified(packet, tags, packet.bytes().first_chunk().unwrap_or(&ingress.mac)),
             });
             self.unusual |= Slots::from(!is_verified) << i;
         });

@@ -9,6 +9,7 @@ use sluice_wire::vlan;
 use crate::features::context::NodeContext;
 use crate::packet::batch::{Meta, Origin};
 use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, PortIndex};
+use crate::snapshot::sites::AccessInterface;
 use crate::snapshot::{Express, Link, MAX_TAGS, Snapshot};
 
 use super::{Buffers, NO_HEADS};
@@ -26,8 +27,38 @@ pub(super) struct Ingress<'s> {
     pub(super) outside: bool,
     /// What the fast path knows about it.
     pub(super) link: &'s Link,
+    /// Number of tags of its packets.
+    pub(super) tags: u8,
+    /// Its role for subscribers' sites.
+    pub(super) side: Side<'s>,
     /// Whether its packets have been parsed, verified and counted as received before, perhaps by another worker.
     pub(super) is_parsed: bool,
+}
+
+/// Role of an interface for subscribers' sites.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Side<'s> {
+    /// There are no sites.
+    NoSites,
+    /// An access interface.
+    Access(&'s AccessInterface),
+    /// An interface that receives frames for virtual MACs.
+    Public,
+    /// Another interface.
+    Other,
+}
+
+impl<'s> Side<'s> {
+    fn of(snapshot: &'s Snapshot, number: u16) -> Self {
+        let Some(sites) = snapshot.sites.as_deref() else {
+            return Self::NoSites;
+        };
+        match sites.access_interface(number) {
+            Some(access) => Self::Access(access),
+            None if sites.is_public(number) => Self::Public,
+            None => Self::Other,
+        }
+    }
 }
 
 impl<'s> Ingress<'s> {
@@ -42,6 +73,8 @@ impl<'s> Ingress<'s> {
             context: interface.context,
             outside: interface.outside,
             link,
+            tags: link.tags,
+            side: Side::of(snapshot, number),
             is_parsed: false,
         })
     }
@@ -62,6 +95,11 @@ impl<'s> Ingress<'s> {
             counters.received.add(packets);
             counters.received_bytes.add(bytes);
         }
+    }
+
+    /// Whether the tags of packets determine their site.
+    pub(super) fn has_tags_of_sites(&self) -> bool {
+        matches!(self.side, Side::Access(AccessInterface::Tags(_)))
     }
 
     /// Whether the lane may take any packets of the interface.
@@ -124,6 +162,29 @@ pub(super) fn by_tags<'s>(
     groups.retain(|group| MAX_GROUPS * group.slots.len() >= slots.len());
 }
 
+/// Sorts the packets of an access interface whose sites have tags by their number of tags. Packets without tags are left out.
+#[inline(never)]
+pub(super) fn by_count_of_tags<'s>(
+    ingress: Ingress<'s>,
+    slots: &[BufferIndex],
+    buffers: &mut Buffers<'_, '_>,
+    groups: &mut Groups<'s>,
+) {
+    let (mut heads, mut windows) = (NO_HEADS, [Window::default(); BURST_SIZE]);
+    buffers.heads(slots, &mut heads, &mut windows);
+    let mut by_count = [1, 2].map(|tags| Group {
+        ingress: Ingress { tags, ..ingress },
+        slots: ArrayVec::new(),
+    });
+    for ((slot, head), window) in slots.iter().zip(&heads).zip(&windows) {
+        let head = head.as_deref().filter(|_| usize::from(window.length) >= MIN_LENGTH);
+        if let Some(word) = head.and_then(|head| vlan::word(head)) {
+            by_count[usize::from(word >> 32 != 0)].slots.push(*slot);
+        }
+    }
+    groups.extend(by_count.into_iter().filter(|group| !group.slots.is_empty()));
+}
+
 /// Sorts packets that were parsed before by interface. Packets are left out if the lane takes none of their interface. If a packet is not one
 /// that has just been received, there are no groups.
 #[inline(never)]
@@ -165,7 +226,8 @@ const MIN_LENGTH: usize = 20;
 /// Adds a group for packets with these tags. Returns its place, or `None` if the lane does not take its packets.
 fn add<'s>(snapshot: &'s Snapshot, port: PortIndex, word: u64, groups: &mut Groups<'s>) -> Option<usize> {
     let ingress = match word {
-        UNTAGGED => Ingress::untagged(snapshot, port)?,
+        // On this port, tags may belong to sites or to interfaces.
+        UNTAGGED => Ingress::untagged(snapshot, port).filter(|ingress| !matches!(ingress.side, Side::Access(_)))?,
         word => Ingress::of(snapshot, snapshot.tagged_by(port, word)?).filter(Ingress::is_in_lane)?,
     };
     let slots = ArrayVec::new();

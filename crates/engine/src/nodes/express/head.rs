@@ -42,10 +42,10 @@ pub trait LaneFamily: Family {
     /// Length in bytes of the IP header.
     const NETWORK: u16;
 
-    /// The pattern of a plain packet to `mac`, except for its tags, its length and its protocol: whole, without IP options or extension
+    /// The pattern of a plain packet to `mac`, or to any MAC, except for its tags, its length and its protocol: whole, without IP options or extension
     /// headers, with a hop limit above 1. Neither the transport header nor the addresses are checked: packets with invalid
     /// addresses have no session.
-    fn pattern(mac: &Mac, tags: usize) -> Pattern;
+    fn pattern(mac: Option<&Mac>, tags: usize) -> Pattern;
 
     /// The protocol of a plain packet.
     fn protocol_of(head: &Untagged) -> u8;
@@ -89,6 +89,16 @@ pub trait LaneFamily: Family {
     /// Whether a packet that matches the pattern is a TCP or UDP packet with a valid transport header.
     fn has_transport(head: &Untagged) -> bool;
 
+    /// Destination port of a TCP or UDP packet.
+    #[inline(always)]
+    fn destination_port(head: &Untagged) -> u16 {
+        let transport = Self::transport(head);
+        u16::from_be_bytes([transport[2], transport[3]])
+    }
+
+    /// Source of an IPv4 packet.
+    fn source_of_v4(head: &Untagged) -> Option<u32>;
+
     /// Type of service or traffic class.
     fn traffic_class(head: &Untagged) -> u8;
 
@@ -116,6 +126,12 @@ fn be16(head: &Untagged, at: usize) -> u16 {
     u16::from_be_bytes([head[at], head[at + 1]])
 }
 
+/// The pattern of frames to `mac`, or to any MAC.
+#[inline(always)]
+fn to(mac: Option<&Mac>) -> Pattern {
+    mac.map_or(Pattern::ANY, |mac| Pattern::ANY.with(0, *mac))
+}
+
 /// Whether the transport header of a packet with this payload is a valid one of TCP or UDP.
 #[inline(always)]
 fn has_valid_transport(protocol: u8, transport: &[u8; 20], payload: u16) -> bool {
@@ -129,12 +145,11 @@ impl LaneFamily for V4 {
     const NETWORK: u16 = ipv4::LENGTH as u16;
 
     #[inline(always)]
-    fn pattern(mac: &Mac, tags: usize) -> Pattern {
+    fn pattern(mac: Option<&Mac>, tags: usize) -> Pattern {
         let at = 4 * tags;
         let [ethertype_high, ethertype_low] = ethertype::IPV4.to_be_bytes();
         let [fragment_high, fragment_low] = (ipv4::MORE_FRAGMENTS | ipv4::FRAGMENT_OFFSET).to_be_bytes();
-        Pattern::ANY
-            .with(0, *mac)
+        to(mac)
             .with(at + 12, [ethertype_high, ethertype_low, 0x45])
             .with_bits(at + 20, fragment_high, 0)
             .with_bits(at + 21, fragment_low, 0)
@@ -212,6 +227,11 @@ impl LaneFamily for V4 {
     }
 
     #[inline(always)]
+    fn source_of_v4(head: &Untagged) -> Option<u32> {
+        Some(Self::addresses_of(head)[0])
+    }
+
+    #[inline(always)]
     fn traffic_class(head: &Untagged) -> u8 {
         head[15]
     }
@@ -261,11 +281,10 @@ impl LaneFamily for V6 {
     const NETWORK: u16 = ipv6::LENGTH as u16;
 
     #[inline(always)]
-    fn pattern(mac: &Mac, tags: usize) -> Pattern {
+    fn pattern(mac: Option<&Mac>, tags: usize) -> Pattern {
         let at = 4 * tags;
         let [ethertype_high, ethertype_low] = ethertype::IPV6.to_be_bytes();
-        Pattern::ANY
-            .with(0, *mac)
+        to(mac)
             .with(at + 12, [ethertype_high, ethertype_low])
             .with_bits(at + 14, 0xf0, 0x60)
             .with_minimum(at + 21, 2)
@@ -340,6 +359,11 @@ impl LaneFamily for V6 {
     #[inline(always)]
     fn has_transport(head: &Untagged) -> bool {
         has_valid_transport(Self::protocol_of(head), Self::transport(head), be16(head, 18))
+    }
+
+    #[inline(always)]
+    fn source_of_v4(_: &Untagged) -> Option<u32> {
+        None
     }
 
     #[inline(always)]

@@ -1,6 +1,7 @@
 //! How the packets leave that the lane has taken.
 
 use arrayvec::ArrayVec;
+use sluice_nat::sites::View;
 use sluice_route::Reason::NeighbourUnresolved;
 use sluice_table::flow::RecordIndex;
 
@@ -27,6 +28,9 @@ pub(super) struct Leaving {
     moved: Slots,
     /// The adjacencies of these packets.
     hops: [AdjacencyIndex; BURST_SIZE],
+    /// Those of the moved packets that belong to sites, and for each its terminal, and whether the terminal sent it.
+    of_sites: Slots,
+    terminals: [Option<(View, bool)>; BURST_SIZE],
     /// Sessions of which a packet was left to the graph. The graph then processes the later packets of these sessions,
     /// too, so that it tracks them in the order in which they arrived.
     pub(super) left: ArrayVec<(u16, RecordIndex), BURST_BUFFERS>,
@@ -39,6 +43,8 @@ impl Default for Leaving {
             all: NOTHING,
             moved: 0,
             hops: [AdjacencyIndex::NONE; BURST_SIZE],
+            of_sites: 0,
+            terminals: [None; BURST_SIZE],
             left: ArrayVec::new(),
         }
     }
@@ -51,7 +57,7 @@ impl Leaving {
     /// Removes all packets of an interface.
     #[inline(always)]
     pub(super) fn clear(&mut self) {
-        (self.all, self.moved) = (NOTHING, 0);
+        (self.all, self.moved, self.of_sites) = (NOTHING, 0, 0);
     }
 
     /// Adds the packet at a position.
@@ -73,6 +79,14 @@ impl Leaving {
     pub(super) fn add_moved(&mut self, i: usize, hop: AdjacencyIndex) {
         self.moved |= 1 << i;
         self.hops[i] = hop;
+    }
+
+    /// Adds the packet at a position, which belongs to a site. `terminal` is the site's terminal, and whether it sent the packet.
+    #[inline(always)]
+    pub(super) fn add_for_terminal(&mut self, i: usize, hop: AdjacencyIndex, terminal: (View, bool)) {
+        self.moved |= 1 << i;
+        self.of_sites |= 1 << i;
+        (self.hops[i], self.terminals[i]) = (hop, Some(terminal));
     }
 
     /// Sends the taken packets, which have arrived on `interface` with this number of tags, and counts them.
@@ -119,8 +133,12 @@ impl Leaving {
             each(self.moved, |i| {
                 let slot = slots.get(i).copied().unwrap_or(BufferIndex::MAX);
                 let (packet, adjacency) = (packets.get_mut(usize::from(slot)), adjacencies.of(self.hops[i], exit));
+                let terminal = self.terminals[i].filter(|_| self.of_sites & 1 << i != 0);
                 if let Some((packet, adjacency)) = packet.zip(adjacency)
-                    && adjacency.relabel(packet, tags as u8)
+                    && match &terminal {
+                        Some((view, upstream)) => adjacency.relabel_as(packet, tags as u8, view, *upstream, false),
+                        None => adjacency.relabel(packet, tags as u8),
+                    }
                 {
                     match adjacency.out() {
                         OutputResult::HandOver(sender, _) => put(handed, (i, sender)),

@@ -26,13 +26,18 @@ pub(super) fn hash<F: LaneFamily>(work: &mut LaneArrays<F>, count: usize, hasher
 
 /// Finds the shards of the first `count` packets, and prefetches buckets of their indexes.
 #[inline(always)]
-pub(super) fn locate<F: LaneFamily>(
+pub(super) fn locate<F: LaneFamily, const SITES: bool>(
     work: &mut LaneArrays<F>,
     count: usize,
     ctx: &NodeContext<'_, '_>,
     ingress: &Ingress<'_>,
 ) {
     let (nat, steering) = (ctx.snapshot.nat::<F>(), &ctx.start.steering);
+    if SITES {
+        let (number, outside) = (ingress.number, ingress.outside);
+        let shard_of = |key: &F::Key| Some(steering.shard_among_sites::<F>(nat, key, number, outside));
+        return locate_each(work, count, ctx.shards, shard_of, |_| 0);
+    }
     let slowly = |key: &F::Key| shard_by(nat, steering, key, ingress);
     match steering.shortcut(nat, ingress.context, ingress.outside) {
         Shortcut::Source => locate_by_source(work, count, steering, ctx.shards),

@@ -167,7 +167,7 @@ fn classify<F: LaneFamily, const TAGS: usize>(
     count: usize,
     (ingress, has_chains): (&Ingress<'_>, bool),
 ) -> (Slots, bool) {
-    let pattern = F::pattern(&ingress.mac, TAGS);
+    let pattern = F::pattern(Some(&ingress.mac), TAGS);
     let mut checksums = 0;
     for i in 0..count.min(BURST_SIZE) {
         work.is_plain[i] = 0;

@@ -1,5 +1,6 @@
 //! The last pass: checks, translates, tracks and sends a packet. A packet that fails a check is left unchanged.
 
+use sluice_nat::sites::View;
 use sluice_nat::tracking::Segment;
 use sluice_table::flow::{Found, RecordIndex};
 use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
@@ -7,8 +8,9 @@ use sluice_wire::{Direction, ethernet};
 
 use crate::features::context::OutputContext;
 use crate::features::revalidation::is_carried_over;
+use crate::features::sites;
 use crate::nodes::output::AdjacencyCache;
-use crate::packet::batch::put;
+use crate::packet::batch::{Origin, put};
 use crate::packet::io::{Head, Heads};
 use crate::session::arrival::Arrival;
 use crate::session::family::Session;
@@ -43,7 +45,7 @@ impl Step<'_, '_, '_> {
     /// Translates and sends those of the packets that need nothing unusual, and returns their slots. The other packets are left
     /// unchanged.
     #[inline(never)]
-    pub(super) fn take_all<F: LaneFamily, const IS_TCP: bool, const TAGS: usize>(
+    pub(super) fn take_all<F: LaneFamily, const IS_TCP: bool, const TAGS: usize, const SITES: bool>(
         &mut self,
         slots: Slots,
         heads: &mut Heads<'_>,
@@ -51,7 +53,7 @@ impl Step<'_, '_, '_> {
     ) -> Slots {
         let mut others = 0;
         each(slots, |i| {
-            if !self.take::<F, IS_TCP, TAGS>(i, heads, work) {
+            if !self.take::<F, IS_TCP, TAGS, SITES>(i, heads, work) {
                 others |= 1 << i;
             }
         });
@@ -60,7 +62,7 @@ impl Step<'_, '_, '_> {
 
     /// The same for one packet. Returns whether the packet was sent.
     #[inline(always)]
-    fn take<F: LaneFamily, const IS_TCP: bool, const TAGS: usize>(
+    fn take<F: LaneFamily, const IS_TCP: bool, const TAGS: usize, const SITES: bool>(
         &mut self,
         i: usize,
         heads: &mut Heads<'_>,
@@ -75,14 +77,14 @@ impl Step<'_, '_, '_> {
             self.out.missed |= 1 << i;
             return false;
         };
-        self.out.take_found::<F, IS_TCP, TAGS>(i, heads, work, found)
+        self.out.take_found::<F, IS_TCP, TAGS, SITES>(i, heads, work, found)
     }
 
     /// Like [`take_all`](Self::take_all), for packets whose key the probable record does not have: searches the records that have
     /// it.
     #[cold]
     #[inline(never)]
-    pub(super) fn take_missed<F: LaneFamily, const IS_TCP: bool, const TAGS: usize>(
+    pub(super) fn take_missed<F: LaneFamily, const IS_TCP: bool, const TAGS: usize, const SITES: bool>(
         &mut self,
         slots: Slots,
         heads: &mut Heads<'_>,
@@ -94,7 +96,7 @@ impl Step<'_, '_, '_> {
                 && !work.candidates[i].is_none()
                 && let Some(found) = F::table(shard).search_mut(work.hashes[i], &F::whole_key(work.keys[i], work.high))
             {
-                taken |= Slots::from(self.out.take_found::<F, IS_TCP, TAGS>(i, heads, work, found)) << i;
+                taken |= Slots::from(self.out.take_found::<F, IS_TCP, TAGS, SITES>(i, heads, work, found)) << i;
             }
         });
         taken
@@ -105,7 +107,7 @@ impl Output<'_, '_> {
     /// Translates and sends a packet of a session if it needs nothing unusual. Otherwise returns `false` without an effect on the
     /// packet.
     #[inline(always)]
-    fn take_found<F: LaneFamily, const IS_TCP: bool, const TAGS: usize>(
+    fn take_found<F: LaneFamily, const IS_TCP: bool, const TAGS: usize, const SITES: bool>(
         &mut self,
         i: usize,
         heads: &mut Heads<'_>,
@@ -135,24 +137,63 @@ impl Output<'_, '_> {
             return self.leave(work.shards[i], index);
         };
         let hop = session.adjacency(direction);
+        let lengths = (length, frame, data);
+        if SITES {
+            let key = F::whole_key(work.keys[i], work.high);
+            match self.terminal::<F>(session, direction, &key, head) {
+                Ok(None) => {}
+                Ok(Some(terminal)) => {
+                    let hop = hop.without_terminal();
+                    let adjacency = self.adjacencies.of(hop, self.exit);
+                    if !adjacency.is_some_and(|adjacency| adjacency.is_open_for(length, &work.windows[i])) {
+                        return self.leave(work.shards[i], index);
+                    }
+                    self.leaving.add_for_terminal(i, hop, terminal);
+                    self.tally
+                        .translate_moved::<F, IS_TCP, TAGS>(i, head, session, direction, lengths);
+                    return true;
+                }
+                Err(NotTaken) => return self.leave(work.shards[i], index),
+            }
+        }
         let adjacency = match self.adjacencies.of(hop, self.exit) {
             Some(adjacency) if adjacency.is_direct_for::<TAGS>(length) => adjacency,
             Some(adjacency) if adjacency.is_open_for(length, &work.windows[i]) => {
                 self.leaving.add_moved(i, hop);
-                let lengths = (length, frame, data);
                 self.tally
                     .translate_moved::<F, IS_TCP, TAGS>(i, head, session, direction, lengths);
                 return true;
             }
             _ => return self.leave(work.shards[i], index),
         };
-        let lengths = (length, frame, data);
         let sent = self
             .tally
             .translate::<F, IS_TCP, TAGS>(i, head, session, direction, lengths);
         adjacency.rewrite_head::<TAGS>(head, sent);
         self.leaving.add(i, adjacency.port_and_interface());
         true
+    }
+
+    /// The terminal to which a packet's session belongs, and whether the terminal sent the packet. `None` if the session belongs to
+    /// no site. A session without a valid terminal, and a frame to another host, are left to the graph.
+    #[inline(always)]
+    fn terminal<F: LaneFamily>(
+        &self,
+        session: &F::Session,
+        direction: Direction,
+        key: &F::Key,
+        head: &Head,
+    ) -> Result<Option<(View, bool)>, NotTaken> {
+        let interface = self.arrival.interface();
+        match sites::terminal::<F>(session, direction, key, (interface, Origin::Received), head, self.exit) {
+            Ok(Some(terminal)) => Ok(Some(terminal)),
+            Ok(None) => {
+                let own = self.exit.snapshot.interface(interface).map(|interface| interface.mac);
+                let is_own = own.is_some_and(|own| head.starts_with(&own));
+                is_own.then_some(None).ok_or(NotTaken)
+            }
+            Err(_) => Err(NotTaken),
+        }
     }
 
     /// Decides about a packet of a session of which the lane may not take packets: checks whether it may from now on, unless the
@@ -175,6 +216,9 @@ impl Output<'_, '_> {
         false
     }
 }
+
+/// The graph has to process a packet.
+struct NotTaken;
 
 /// What the last pass counts.
 pub(super) struct Tally {

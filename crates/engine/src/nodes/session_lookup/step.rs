@@ -56,17 +56,18 @@ pub(super) fn step<F: Family, const SITES: bool, const SPREAD: bool>(
         return true;
     }
     let hop = session.adjacency(direction);
-    let terminal = match SITES {
-        true => match sites::terminal::<F>(session, direction, &work.keys[place], meta, packet.bytes(), exit) {
+    let mut terminal = None;
+    if SITES {
+        let (key, arrival) = (&work.keys[place], (meta.interface, meta.origin));
+        terminal = match sites::terminal::<F>(session, direction, key, arrival, packet.bytes(), exit) {
             Ok(terminal) => terminal,
             Err(fault) => {
                 let meta = *meta;
                 sites::refuse::<F>(fault, slot, index, &meta, lists, ctx);
                 return true;
             }
-        },
-        false => None,
-    };
+        };
+    }
     // These checks are made before the packet is changed, because a packet that fails a check is answered or parked as
     // it was received.
     let next = if SITES { hop.without_terminal() } else { hop };
