@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use sluice_wire::Checksums;
 use sluice_wire::tcp::flag::{ACK, FIN, PSH, RST, SYN};
 
-use pair::{DIVISIONS, Draw, Event, FLOWS, LINKS, ONE_PORT, Oddity, Pair, data, plan};
+use pair::{DIVISIONS, Draw, Event, FLOWS, HAND_OVER, LINKS, ONE_PORT, Oddity, Pair, TWO_STAGES, data, plan, tight};
 
 mod pair;
 
@@ -66,6 +66,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         12 => vec(draw(), 1..64).prop_map(Event::Burst),
         2 => (1..2_000u16).prop_map(Event::Pass),
         1 => Just(Event::Commit),
+        1 => any::<u16>().prop_map(Event::Move),
     ];
     vec(event, 1..12)
 }
@@ -103,6 +104,29 @@ fn workers_that_look_up_sessions_take_the_lane_however_the_work_is_divided() {
                 taken,
                 "division {division}, v6: {v6}, link {link}"
             );
+        }
+    }
+}
+
+#[test]
+fn flows_take_the_lane_also_from_a_nearly_full_table_and_after_their_shard_has_moved() {
+    for (division, v6) in [(0, false), (HAND_OVER, false), (TWO_STAGES, true)] {
+        let mut pair = Pair::divided([0, division], plan, v6);
+        // The shard of the host has space for 256 sessions, so many entries are not in the bucket of their hash.
+        pair.open_flows(240, v6);
+        for _ in 0..2 {
+            let before = pair.express();
+            for flows in (0..240).collect::<Vec<_>>().chunks(60) {
+                for is_reply in [false, true] {
+                    pair.step(&Event::Burst(flows.iter().map(|flow| data(*flow, is_reply)).collect()));
+                }
+            }
+            assert_eq!(480, pair.express() - before, "division {division}");
+            (0..16).for_each(|shard| pair.step(&Event::Move(shard)));
+            // The worker that now has the shard did not try the lane while all packets belonged to another worker.
+            for flow in 0..8 {
+                pair.step(&Event::Burst(vec![data(flow, false), data(flow, true)]));
+            }
         }
     }
 }
@@ -173,7 +197,9 @@ proptest! {
         link in prop_oneof![2 => Just(0), 3 => 1..ONE_PORT],
         division in prop_oneof![2 => Just(0), 3 => 1..DIVISIONS.len()],
         v6 in prop::bool::weighted(0.3),
+        is_tight in prop::bool::weighted(0.2),
     ) {
+        let plan = if is_tight { tight } else { plan };
         let mut pair = Pair::divided([link, division], plan, v6);
         let events = events.into_iter().flat_map(|event| match event {
             // Workers may exchange the directions of a flow.

@@ -8,7 +8,7 @@ use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan,
 use sluice_engine::packet::io::memory::Sent;
 use sluice_engine::packet::lists::NodeIndex;
 use sluice_engine::snapshot::Interface;
-use sluice_engine::worker::request::{Filter, SessionInfo};
+use sluice_engine::worker::request::{Filter, Reply, Request, SessionInfo};
 use sluice_filter::{CompiledRule, Counters, Filters, MatcherKind, Settings, Verdict};
 use sluice_testkit::packet::{self, Frame};
 use sluice_wire::tcp::flag::{ACK, SYN};
@@ -60,13 +60,22 @@ pub const DIVISIONS: [Division; 5] = [
     (3, [&[0], &[1], &[1, 2], &[0]]),
 ];
 
+/// The division in which two workers hand over packets of each other's shards.
+pub const HAND_OVER: usize = 1;
+
+/// The division in which two workers look up sessions of packets that two workers have parsed.
+pub const TWO_STAGES: usize = 4;
+
+/// Number of shards.
+const SHARDS: u16 = 16;
+
 /// A plan with a kind of link of [`LINKS`], and a division of [`DIVISIONS`].
 fn linked(plan: fn() -> Plan, [link, division]: [usize; 2]) -> Plan {
     let (workers, stages) = DIVISIONS[division];
     let transmit = stages[3];
     Plan {
         workers,
-        shards: 16,
+        shards: SHARDS.into(),
         senders: match transmit {
             [] => (0..workers as u16).collect(),
             some => some.to_vec(),
@@ -130,6 +139,8 @@ pub enum Event {
     Pass(u16),
     /// The configuration is committed again without changes. Every session then has an older generation.
     Commit,
+    /// A shard moves to another worker, if two workers look up sessions.
+    Move(u16),
 }
 
 /// The endpoints of a flow as its client sees them, and the endpoint to which replies are sent.
@@ -251,11 +262,16 @@ impl Pair {
             link,
             division,
         };
-        for number in 0..FLOWS {
-            let ends = pair.open(number, v6);
-            pair.ends.push(ends);
-        }
+        pair.open_flows(FLOWS, v6);
         pair
+    }
+
+    /// Opens flows until there are `count`.
+    pub fn open_flows(&mut self, count: u8, v6: bool) {
+        for number in self.ends.len() as u8..count {
+            let ends = self.open(number, v6);
+            self.ends.push(ends);
+        }
     }
 
     /// Opens a flow, and returns its endpoints.
@@ -377,6 +393,16 @@ impl Pair {
                 let [with, without] = self.rigs.each_mut().map(Rig::sent);
                 compare_sent(&with, &without);
             }
+            Event::Move(shard) => {
+                let workers = match self.division {
+                    HAND_OVER => [0, 1],
+                    TWO_STAGES => [1, 2],
+                    _ => return,
+                };
+                for rig in &mut self.rigs {
+                    move_shard(rig, shard % SHARDS, workers);
+                }
+            }
             Event::Commit => {
                 let plan = linked(self.plan, [self.link, self.division]);
                 for rig in &mut self.rigs {
@@ -399,6 +425,24 @@ impl Pair {
         assert_eq!(0, of(&self.rigs[1]));
         of(&self.rigs[0])
     }
+}
+
+/// Moves a shard from one of two workers to the other.
+fn move_shard(rig: &mut Rig, shard: u16, workers: [u16; 2]) {
+    let from = rig.plane.start_parameters().owners.of(shard).unwrap();
+    let to = if from == workers[0] { workers[1] } else { workers[0] };
+    let requests = [
+        (to, Request::Expect { shard }),
+        (from, Request::StartRelease { shard, to }),
+        (from, Request::Release),
+    ];
+    for (worker, request) in requests {
+        assert!(matches!(rig.ask(worker.into(), request), Reply::Done));
+        // Each worker must have run since the request.
+        rig.round();
+        rig.round();
+    }
+    assert_eq!(Some(to), rig.plane.start_parameters().owners.of(shard));
 }
 
 /// A session without what depends on the time of the list.
@@ -464,6 +508,15 @@ pub fn plan() -> Plan {
     }
 }
 
+/// The same gateway, whose shards have space for few more sessions than those that are opened first.
+pub fn tight() -> Plan {
+    Plan {
+        sessions: 8 * u32::from(SHARDS),
+        shares: false,
+        ..plan()
+    }
+}
+
 /// A packet that needs nothing unusual.
 pub fn data(flow: u8, is_reply: bool) -> Draw {
     Draw {
@@ -494,6 +547,7 @@ pub fn run(bytes: &[u8]) {
         let [kind, ..] = *event;
         let other = match kind {
             0xff => Some(Event::Commit),
+            0xfd => Some(Event::Move(event[1].into())),
             0xfe => Some(Event::Pass(u16::from_be_bytes([event[1] & 7, event[2]]))),
             _ => None,
         };
