@@ -35,6 +35,8 @@ pub struct BurstBuffers<B: RawBuffers> {
     source: B,
     /// Number of entries used in the current burst.
     length: usize,
+    /// Maximum number of packets that are received together.
+    max_burst: usize,
     /// Number of entries with a buffer.
     held: usize,
     /// Buffer pointers. Null for entries without a buffer.
@@ -70,6 +72,7 @@ impl<B: RawBuffers> BurstBuffers<B> {
         Self {
             source,
             length: 0,
+            max_burst: BURST_SIZE,
             held: 0,
             buffers: [Buffer::NONE; BURST_BUFFERS],
             data_rooms: [BufferMemory::EMPTY; BURST_BUFFERS],
@@ -81,6 +84,11 @@ impl<B: RawBuffers> BurstBuffers<B> {
             free_parking: (0..parked).rev().map(|index| index as u16).collect(),
             refused,
         }
+    }
+
+    /// Limits the number of packets that are received together, for measurements. At most [`BURST_SIZE`] are possible.
+    pub fn limit_bursts(&mut self, packets: usize) {
+        self.max_burst = packets.clamp(1, BURST_SIZE);
     }
 
     /// Source of the buffers.
@@ -246,7 +254,7 @@ unsafe fn head_of<'a>(buffer: Buffer, data_room: BufferMemory, window: Window) -
 impl<B: RawBuffers> PacketIo for BurstBuffers<B> {
     #[inline]
     fn receive(&mut self, port: PortIndex) -> usize {
-        let to = (self.length + BURST_SIZE).min(BURST_BUFFERS);
+        let to = (self.length + self.max_burst).min(BURST_BUFFERS);
         if self.length == to || port as usize >= self.refused.len() {
             return 0;
         }

@@ -7,6 +7,7 @@ mod shapes;
 use sluice_dpdk::eal::Eal;
 use sluice_dpdk::memory::Region;
 use sluice_engine::control::plane::ControlPlane;
+use sluice_engine::packet::io::BURST_SIZE;
 use sluice_engine::packet::time::Now;
 use sluice_engine::worker::request::{Cursor, SessionInfo};
 use sluice_wire::Checksums;
@@ -59,6 +60,9 @@ pub struct NatPathArguments {
     /// Switch the express lane off, so that the graph processes every packet.
     #[arg(long)]
     without_express: bool,
+    /// Maximum number of packets that the worker receives together.
+    #[arg(long, value_name = "PACKETS", default_value_t = BURST_SIZE)]
+    burst: usize,
 }
 
 /// Address family.
@@ -82,6 +86,8 @@ struct Bench<'r, 'b> {
     rigs: u32,
     /// Whether the express lane is on.
     express: bool,
+    /// Maximum number of packets that the worker receives together.
+    burst: usize,
     run: &'r mut Run<'b>,
 }
 
@@ -92,6 +98,7 @@ pub fn run(run: &mut Run<'_>, arguments: &NatPathArguments) -> Result<(), Failur
         runs,
         rigs: 1,
         express: !arguments.without_express,
+        burst: arguments.burst,
         run,
     };
     let only = arguments.only.or(arguments.sessions.and(Some(Case::Established)));
@@ -171,13 +178,19 @@ impl Bench<'_, '_> {
 
     /// Creates a gateway, with or without the express lane.
     fn gateway<'m>(&mut self, job: Job, plane: ControlPlane, memory: &'m mut Region) -> Result<Gateway<'m>, Failure> {
-        let mut gateway = Gateway::new(self.eal, self.next(), job, plane, memory)?;
+        let mut ends = rig::join(self.eal, self.next(), 2, 8192)?;
+        ends[1].io.limit_bursts(self.burst);
+        let mut gateway = Gateway::with_neighbours(ends, job, plane, memory)?;
         gateway.rounds.worker.set_lane(self.express);
         Ok(gateway)
     }
 
     fn row(&mut self, row: Row) {
         let row = if self.express { row } else { row.key("express", "off") };
+        let row = match self.burst {
+            BURST_SIZE => row,
+            burst => row.key("burst", burst),
+        };
         (self.run.row)(row);
     }
 

@@ -204,7 +204,17 @@ impl<'m> Gateway<'m> {
         plane: ControlPlane,
         memory: &'m mut Region,
     ) -> Result<Self, Failure> {
-        let mut gateway = Self::over(join(eal, number, 2, 8192)?, plane, vec![0, 1], memory)?;
+        Self::with_neighbours(join(eal, number, 2, 8192)?, job, plane, memory)
+    }
+
+    /// Creates a gateway over two ports that has the default neighbour entries.
+    pub fn with_neighbours(
+        ends: [Source; 2],
+        job: Job,
+        plane: ControlPlane,
+        memory: &'m mut Region,
+    ) -> Result<Self, Failure> {
+        let mut gateway = Self::over(ends, plane, vec![0, 1], memory)?;
         neighbours(job)?
             .into_iter()
             .try_for_each(|neighbour| gateway.know(neighbour))?;
