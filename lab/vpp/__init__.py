@@ -1,0 +1,1 @@
+"""Measurement of VPP's NAT44-ED with its packet generator."""
