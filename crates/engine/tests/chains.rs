@@ -138,6 +138,37 @@ fn branches_lead_past_sessions_to_a_drop_or_on_and_count() {
 }
 
 #[test]
+fn packets_of_a_flow_that_go_through_different_chains_keep_their_order() {
+    fn long<A: sluice_filter::Address>() -> Vec<Rule<A>> {
+        vec![Rule::any().with(Field::Length, 100, 65_535).unwrap()]
+    }
+    let mut rig = Rig::new(Plan {
+        snapshot: |snapshot| {
+            let classify = Action::Classify {
+                v4: long(),
+                v6: long(),
+                to: "long".into(),
+            };
+            let input = vec![classify, Action::Sessions];
+            chained(snapshot, vec![("input", input), ("long", vec![Action::Sessions])]);
+        },
+        ..Plan::default()
+    });
+    for has_lane in [false, true] {
+        rig.workers[0].set_lane(has_lane);
+        let lengths = [200, 10, 200, 20, 30, 200];
+        for length in lengths {
+            let frame = udp(80).payload(&vec![0; length]).macs(HOST_MAC, INSIDE_MAC).build();
+            rig.wires[0].inject(INSIDE, &frame, Checksums::Vouched);
+        }
+        rig.round();
+        // The headers take 42 bytes.
+        let sent: Vec<_> = rig.sent().iter().map(|sent| sent.frame.len() - 42).collect();
+        assert_eq!(lengths.to_vec(), sent, "{has_lane}");
+    }
+}
+
+#[test]
 fn burst_of_many_flows_is_sorted_and_keeps_its_order() {
     let mut rig = Rig::new(Plan {
         snapshot: branches,

@@ -7,7 +7,9 @@ use proptest::prelude::*;
 use sluice_wire::Checksums;
 use sluice_wire::tcp::flag::{ACK, FIN, PSH, RST, SYN};
 
-use pair::{DIVISIONS, Draw, Event, FLOWS, HAND_OVER, LINKS, ONE_PORT, Oddity, Pair, TWO_STAGES, data, plan, tight};
+use pair::{
+    DIVISIONS, Draw, Event, FLOWS, HAND_OVER, LINKS, ONE_PORT, Oddity, Pair, TWO_STAGES, chained, data, plan, tight,
+};
 
 mod pair;
 
@@ -73,7 +75,13 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 
 #[test]
 fn data_of_known_flows_takes_the_lane_in_both_directions() {
-    let plans = [(Plan::default as fn() -> Plan, false), (plan, false), (plan, true)];
+    let plans = [
+        (Plan::default as fn() -> Plan, false),
+        (plan, false),
+        (plan, true),
+        (chained, false),
+        (chained, true),
+    ];
     for ((plan, v6), link) in plans
         .into_iter()
         .flat_map(|plan| (0..LINKS.len()).map(move |link| (plan, link)))
@@ -197,9 +205,8 @@ proptest! {
         link in prop_oneof![2 => Just(0), 3 => 1..ONE_PORT],
         division in prop_oneof![2 => Just(0), 3 => 1..DIVISIONS.len()],
         v6 in prop::bool::weighted(0.3),
-        is_tight in prop::bool::weighted(0.2),
+        plan in prop_oneof![3 => Just(plan as fn() -> Plan), 1 => Just(tight as fn() -> Plan), 2 => Just(chained as fn() -> Plan)],
     ) {
-        let plan = if is_tight { tight } else { plan };
         let mut pair = Pair::divided([link, division], plan, v6);
         let events = events.into_iter().flat_map(|event| match event {
             // Workers may exchange the directions of a flow.

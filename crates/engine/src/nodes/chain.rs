@@ -95,6 +95,12 @@ pub fn chain(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut NodeContext
             None => slots_of(own).for_each(|slot| lists.drop_packet(slot, EngineReason::Forgotten)),
         }
     }
+    // Packets of a flow may have gone through different steps.
+    for list in lists.parsed() {
+        if !list.is_sorted() {
+            list.sort_unstable();
+        }
+    }
     if !ctx.role.sessions.is_empty() {
         hand_off::both(batch, lists, ctx);
     }

@@ -31,6 +31,7 @@ use crate::session::arrival::Arrival;
 use crate::session::family::{V4, V6};
 use crate::snapshot::Express;
 
+use chain::{Arrived, Ends};
 use classify::classify;
 use groups::{Group, Groups, Ingress, Side, by_count_of_tags, by_interface, by_tags};
 use head::LaneFamily;
@@ -38,7 +39,7 @@ use leaving::Leaving;
 use locate::{find, hash, locate};
 use pause::{PORTS, Pause};
 use route::{RouteArrays, run_routes};
-use translate::{Output, Step, Tally};
+use translate::{Output, Phase, Step, Tally};
 
 mod chain;
 mod classify;
@@ -279,8 +280,7 @@ impl Lane {
         let (mut groups, mut all) = (Groups::new(), 0);
         by_interface(ctx.snapshot, &list, burst.meta, &mut groups);
         for Group { ingress, slots } in &groups {
-            let is_chained = ctx.snapshot.chains_of(ingress.link.router).is_some();
-            if ingress.link.express[usize::from(is_v6)] != express || is_chained {
+            if ingress.link.express[usize::from(is_v6)] != express {
                 continue;
             }
             let taken = match ingress.tags {
@@ -377,7 +377,7 @@ fn run_family<F: LaneFamily, const TAGS: usize, const SITES: bool>(
     hash(work, count, ctx.hasher);
     locate::<F, SITES>(work, count, ctx, ingress);
     find(work, count, ctx.shards);
-    let exit = ctx.exit();
+    let (exit, chains) = (ctx.exit(), ingress.chains(ctx.snapshot));
     leaving.clear();
     let mut step = Step {
         shards: ctx.shards,
@@ -387,28 +387,45 @@ fn run_family<F: LaneFamily, const TAGS: usize, const SITES: bool>(
             exit: &exit,
             adjacencies: AdjacencyCache::default(),
             leaving,
+            phase: Phase::CheckAndSend,
             missed: 0,
             tally: Tally::new(ctx.now.stamp()),
         },
     };
-    let mut taken = step.take_all::<F, true, TAGS, SITES>(plain.tcp, &mut heads, work);
-    taken |= step.take_all::<F, false, TAGS, SITES>(plain.udp, &mut heads, work);
-    if step.out.missed != 0 {
-        taken |= step.take_missed::<F, true, TAGS, SITES>(plain.tcp, &mut heads, work);
-        taken |= step.take_missed::<F, false, TAGS, SITES>(plain.udp, &mut heads, work);
+    let (mut taken, mut ends) = (0, Ends::default());
+    if let Some(chains) = chains {
+        step.out.phase = Phase::Check;
+        taken = step.take_plain::<F, TAGS, SITES>([plain.tcp, plain.udp], &mut heads, work);
+        step.out.phase = Phase::Send;
+        let arrived = Arrived {
+            all: taken,
+            heads: &heads,
+            windows: &work.windows,
+            lengths: &work.lengths,
+        };
+        ingress.count_received(taken.count_ones().into(), arrived.received(), step.out.exit.counters);
+        ends = chain::run::<F, TAGS>(chains, arrived, &exit, ingress);
+        (plain.tcp, plain.udp) = (plain.tcp & ends.passed, plain.udp & ends.passed);
     }
+    let sent = step.take_plain::<F, TAGS, SITES>([plain.tcp, plain.udp], &mut heads, work);
     let out = &mut step.out;
     if out.tally.trailers != 0 {
         trim::<TAGS>(out.tally.trailers, &mut burst.buffers, slots, &work.lengths);
     }
     out.leaving.finish(
-        taken,
+        sent,
         (slots, ingress.number, TAGS),
         burst,
         (&mut out.adjacencies, &exit),
     );
-    let received = out.tally.received;
-    count_taken(work, taken, received, ctx, ingress);
+    match chains {
+        Some(_) => ends.drop_others(sent, (slots, ingress.number), burst),
+        None => {
+            ingress.count_received(sent.count_ones().into(), out.tally.received, exit.counters);
+            taken = sent;
+        }
+    }
+    count_translated(work, sent, ctx);
     taken
 }
 
@@ -459,20 +476,13 @@ fn each(mut slots: Slots, mut f: impl FnMut(usize)) {
     }
 }
 
-/// Counts the packets that the lane has taken.
+/// Counts the packets of sessions that the lane has taken.
 #[inline(always)]
-fn count_taken<F: LaneFamily>(
-    work: &LaneArrays<F>,
-    taken: Slots,
-    bytes: u64,
-    ctx: &mut NodeContext<'_, '_>,
-    ingress: &Ingress<'_>,
-) {
+fn count_translated<F: LaneFamily>(work: &LaneArrays<F>, taken: Slots, ctx: &mut NodeContext<'_, '_>) {
     let packets = u64::from(taken.count_ones());
     if packets == 0 {
         return;
     }
-    ingress.count_received(packets, bytes, ctx);
     ctx.counters.session_packets.add(packets);
     let first = usize::from(work.shards[taken.trailing_zeros() as usize % BURST_SIZE]);
     if let Some(counter) = ctx.counters.shards.get(first) {

@@ -301,6 +301,17 @@ impl Lists {
         put(&mut self.drop, (slot, reason.into()));
     }
 
+    /// The lists of packets for session lookup and routing.
+    pub fn parsed(&mut self) -> [&mut BufferIndices; 4] {
+        let (session_lookup, forward) = (&mut self.session_lookup, &mut self.forward);
+        [
+            &mut session_lookup.v4,
+            &mut session_lookup.v6,
+            &mut forward.v4,
+            &mut forward.v6,
+        ]
+    }
+
     /// Sends a packet. If the interface has no port, the packet goes over an inter-router link or into a tunnel.
     #[inline(always)]
     pub fn send(&mut self, port: PortIndex, slot: BufferIndex) {

@@ -273,6 +273,11 @@ impl Chains {
         })
     }
 
+    /// Whether packets may be routed without a session although their interface has sessions.
+    pub fn bypasses_sessions(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step, Step::Forward(_)))
+    }
+
     /// The steps. Packets start at the first step.
     pub fn steps(&self) -> &[Step] {
         &self.steps

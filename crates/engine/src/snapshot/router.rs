@@ -125,9 +125,10 @@ impl Snapshot {
     /// but a route, must determine what happens to them.
     pub fn express(&self, interface: &Interface) -> [Express; 2] {
         let is_alone = interface.bridge.is_none() && interface.tags.len() <= MAX_TAGS && self.shares.is_none();
-        let has_sessions_alone =
-            is_alone && self.chains_of(interface.router).is_none() && !self.tunnels.end_in(interface.router);
         let chains = self.chains_of(interface.router);
+        let has_sessions_alone = is_alone
+            && chains.is_none_or(|chains| chains.is_express() && !chains.bypasses_sessions())
+            && !self.tunnels.end_in(interface.router);
         let has_routes_alone =
             is_alone && chains.is_none_or(Chains::is_express) && self.needs_routes_if_stateless(interface);
         let spreads = [self.nat4.spread.is_some(), self.nat6.spread.is_some()];

@@ -8,8 +8,9 @@ use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan,
 use sluice_engine::packet::io::memory::Sent;
 use sluice_engine::packet::lists::NodeIndex;
 use sluice_engine::snapshot::Interface;
+use sluice_engine::snapshot::chains::{Action, ChainText, Chains, ClassText, PolicerRate, Tally};
 use sluice_engine::worker::request::{Filter, Reply, Request, SessionInfo};
-use sluice_filter::{CompiledRule, Counters, Filters, MatcherKind, Settings, Verdict};
+use sluice_filter::{CompiledRule, Counters, Field, Filters, MatcherKind, Rule, Settings, Verdict};
 use sluice_testkit::packet::{self, Frame};
 use sluice_wire::tcp::flag::{ACK, SYN};
 use sluice_wire::vlan::Tag;
@@ -358,11 +359,21 @@ impl Pair {
                 })
             };
             let packets: u64 = counters.iter().map(|worker| worker.session_packets.get()).sum();
+            let snapshot = rig.plane.snapshot();
+            let steps = snapshot.chains.first().and_then(|chains| chains.as_deref()).into_iter();
+            let steps = steps.flat_map(|chains| {
+                chains
+                    .listed()
+                    .iter()
+                    .map(move |step| chains.tally(step.tally?).map(Tally::total))
+            });
+            let steps: Vec<_> = steps.collect();
             (
                 sessions,
                 [INSIDE, OUTSIDE].map(|number| of(number.into())),
                 packets,
                 drops,
+                steps,
             )
         });
         assert_eq!(without, with);
@@ -436,13 +447,21 @@ fn move_shard(rig: &mut Rig, shard: u16, workers: [u16; 2]) {
         (from, Request::StartRelease { shard, to }),
         (from, Request::Release),
     ];
+    let taken = |rig: &Rig| rig.plane.counters()[usize::from(to)].shards_taken.get();
+    let before = taken(rig);
     for (worker, request) in requests {
-        assert!(matches!(rig.ask(worker.into(), request), Reply::Done));
+        let text = format!("{request:?}");
+        assert!(matches!(rig.ask(worker.into(), request), Reply::Done), "{text}");
         // Each worker must have run since the request.
-        rig.round();
+        (0..3).for_each(|_| rig.round());
+    }
+    for _ in 0..1_000 {
+        if taken(rig) != before {
+            return;
+        }
         rig.round();
     }
-    assert_eq!(Some(to), rig.plane.start_parameters().owners.of(shard));
+    panic!("the shard was not taken");
 }
 
 /// A session without what depends on the time of the list.
@@ -515,6 +534,60 @@ pub fn tight() -> Plan {
         shares: false,
         ..plan()
     }
+}
+
+/// The same gateway, whose router has chains.
+pub fn chained() -> Plan {
+    Plan {
+        snapshot: |snapshot| {
+            (plan().snapshot)(snapshot);
+            snapshot.chains = vec![Some(chains().into())];
+        },
+        ..plan()
+    }
+}
+
+/// Chains that count, police and drop packets, and that pass all others to session lookup.
+fn chains() -> Chains {
+    let step = |action| ClassText {
+        text: format!("{action:?}"),
+        action,
+    };
+    let chain = |name: &str, actions: Vec<Action>| ChainText {
+        name: name.into(),
+        steps: actions.into_iter().map(step).collect(),
+    };
+    let count = |name: &str| Action::Count(name.into());
+    fn rule<A: sluice_filter::Address>(field: Field, first: u32, last: u32) -> Vec<Rule<A>> {
+        vec![Rule::any().with(field, first, last).unwrap()]
+    }
+    let class = |field, first, last, to: &str| Action::Classify {
+        v4: rule(field, first, last),
+        v6: rule(field, first, last),
+        to: to.into(),
+    };
+    let input = vec![
+        count("all"),
+        class(Field::Protocol, 17, 17, "udp"),
+        class(Field::Length, 200, 65_535, "long"),
+        Action::Police(PolicerRate::Packets(1, 1 << 30), None),
+        Action::Sessions,
+    ];
+    let udp = vec![
+        count("udp"),
+        class(Field::SourcePort, 4_003, 4_003, "refused"),
+        Action::Police(PolicerRate::Bits(1, 1 << 30), None),
+        Action::Sessions,
+    ];
+    let refused = vec![class(Field::Length, 0, 80, "long"), Action::Drop];
+    let long = vec![count("long"), Action::Sessions];
+    let written = [
+        chain("input", input),
+        chain("udp", udp),
+        chain("refused", refused),
+        chain("long", long),
+    ];
+    Chains::new(&written, 4).unwrap()
 }
 
 /// A packet that needs nothing unusual.

@@ -1,21 +1,25 @@
-//! Chains of packets that are only routed. The lane executes a chain after all checks: after the chain, packets are sent or dropped.
+//! Chains. The lane executes a chain after all checks: after the chain, packets are sent or dropped.
+
+use std::marker::PhantomData;
 
 use arrayvec::ArrayVec;
-use sluice_filter::NONE;
+use sluice_filter::{NONE, Rule};
 use sluice_nat::sites::outer;
+use sluice_route::Reason::NeighbourUnresolved;
 use sluice_table::simd::bytes::positions_of;
+use sluice_wire::{Window, ethernet};
 
-use crate::features::context::NodeContext;
+use crate::features::context::OutputContext;
 use crate::nodes::chain::steps::{BEFORE_ROUTING, ChainPackets, walk};
 use crate::packet::batch::put;
-use crate::packet::io::{BURST_SIZE, Heads};
+use crate::packet::io::{BURST_SIZE, BufferIndex, Heads};
 use crate::packet::reason::{EngineReason, Reason};
 use crate::snapshot::chains::{AllFinders, Chains, Classify, Column, Conditions, Constant};
 
 use super::groups::Ingress;
 use super::head::{LaneFamily, Untagged, behind};
-use super::route::RouteArrays;
-use super::{Slots, each};
+use super::leaving::drop_all;
+use super::{Burst, Slots, each};
 
 /// The values of the fields that classes compare, by field and by the packet's position. The values of a field are stored when they are
 /// compared for the first time in a burst.
@@ -37,58 +41,94 @@ impl Default for Columns {
 /// Where packets leave a chain.
 #[derive(Default)]
 pub(super) struct Ends {
-    /// Packets that are routed.
-    pub(super) routed: Slots,
+    /// Packets that go on to session lookup or routing.
+    pub(super) passed: Slots,
     /// Packets that are dropped, by reason.
     pub(super) dropped: ArrayVec<(Slots, Reason), 2>,
+}
+
+impl Ends {
+    /// Drops the packets that the chain drops, and those that have passed it but were not sent, because their next hop was lost
+    /// meanwhile. They arrived on `interface`.
+    pub(super) fn drop_others(
+        &self,
+        sent: Slots,
+        (slots, interface): (&[BufferIndex], u16),
+        burst: &mut Burst<'_, '_>,
+    ) {
+        let lost = (self.passed & !sent, NeighbourUnresolved.into());
+        for (packets, reason) in self.dropped.iter().copied().chain([lost]) {
+            drop_all(packets, reason, (slots, interface), burst.meta, burst.lists);
+        }
+    }
+}
+
+/// The packets of one interface.
+#[derive(Clone, Copy)]
+pub(super) struct Arrived<'a, 'h> {
+    /// The positions of those for which the chain is executed.
+    pub(super) all: Slots,
+    pub(super) heads: &'a Heads<'h>,
+    pub(super) windows: &'a [Window; BURST_SIZE],
+    /// Lengths of the datagrams.
+    pub(super) lengths: &'a [u16; BURST_SIZE],
+}
+
+impl Arrived<'_, '_> {
+    /// Number of bytes in the received frames.
+    pub(super) fn received(&self) -> u64 {
+        let mut bytes = 0;
+        each(self.all, |i| bytes += u64::from(self.windows[i].length));
+        bytes
+    }
 }
 
 /// Executes a chain for packets that arrived on one interface.
 #[inline(never)]
 pub(super) fn run<F: LaneFamily, const TAGS: usize>(
     chains: &Chains,
-    (all, work): (Slots, &RouteArrays<F>),
-    heads: &Heads<'_>,
-    ctx: &NodeContext<'_, '_>,
+    arrived: Arrived<'_, '_>,
+    exit: &OutputContext<'_>,
     ingress: &Ingress<'_>,
 ) -> Ends {
     let mut packets = LanePackets::<F, TAGS> {
-        all,
+        arrived,
         total: 0,
-        work,
-        heads,
         columns: Columns::default(),
-        ctx,
+        exit,
         ingress,
         ends: Ends::default(),
+        family: PhantomData,
     };
-    packets.total = packets.sum(all);
-    walk(chains, all.into(), &mut packets, ctx.own, ctx.now.nanoseconds);
+    packets.total = packets.sum(arrived.all);
+    walk(chains, arrived.all.into(), &mut packets, exit.own, exit.now.nanoseconds);
     packets.ends
 }
 
 /// The packets that the lane takes from one interface. Masks contain their positions.
-struct LanePackets<'a, 'h, 'c, 'm, F: LaneFamily, const TAGS: usize> {
-    all: Slots,
+struct LanePackets<'a, 'h, 'c, F: LaneFamily, const TAGS: usize> {
+    arrived: Arrived<'a, 'h>,
     /// Bytes in the frames of all packets.
     total: u64,
-    work: &'a RouteArrays<F>,
-    heads: &'a Heads<'h>,
     columns: Columns,
-    ctx: &'a NodeContext<'c, 'm>,
+    exit: &'a OutputContext<'c>,
     ingress: &'a Ingress<'a>,
     ends: Ends,
+    family: PhantomData<F>,
 }
 
-impl<F: LaneFamily, const TAGS: usize> ChainPackets for LanePackets<'_, '_, '_, '_, F, TAGS> {
+impl<F: LaneFamily, const TAGS: usize> ChainPackets for LanePackets<'_, '_, '_, F, TAGS> {
     #[inline(always)]
     fn length(&self, packet: usize) -> u64 {
-        self.work.length_of::<TAGS>(packet % BURST_SIZE) as u64
+        let packet = packet % BURST_SIZE;
+        let end = ethernet::LENGTH + 4 * TAGS + usize::from(self.arrived.lengths[packet]);
+        // Chains count frames without trailers.
+        end.max(ethernet::MIN_FRAME.min(self.arrived.windows[packet].length.into())) as u64
     }
 
     #[inline(always)]
     fn bytes(&self, packets: u128) -> u64 {
-        let (packets, others) = (packets as Slots, self.all & !(packets as Slots));
+        let (packets, others) = (packets as Slots, self.arrived.all & !(packets as Slots));
         match packets.count_ones() < others.count_ones() {
             true => self.sum(packets),
             false => self.total - self.sum(others),
@@ -122,21 +162,21 @@ impl<F: LaneFamily, const TAGS: usize> ChainPackets for LanePackets<'_, '_, '_, 
     }
 
     fn sessions(&mut self, packets: u128) {
-        // The interface has no sessions.
-        self.routes(packets);
+        self.ends.passed |= packets as Slots;
     }
 
     fn routes(&mut self, packets: u128) {
-        self.ends.routed |= packets as Slots;
+        // The interface has no sessions, or no packet of the chain comes here.
+        self.ends.passed |= packets as Slots;
     }
 }
 
-impl<F: LaneFamily, const TAGS: usize> LanePackets<'_, '_, '_, '_, F, TAGS> {
+impl<F: LaneFamily, const TAGS: usize> LanePackets<'_, '_, '_, F, TAGS> {
     /// Number of bytes in the frames of these packets.
     #[inline(always)]
     fn sum(&self, packets: Slots) -> u64 {
         let mut bytes = 0;
-        each(packets, |i| bytes += self.work.length_of::<TAGS>(i) as u64);
+        each(packets, |i| bytes += self.length(i));
         bytes
     }
 
@@ -155,22 +195,23 @@ impl<F: LaneFamily, const TAGS: usize> LanePackets<'_, '_, '_, '_, F, TAGS> {
         for (column, first, span) in &conditions.columns {
             restrict(&mut matching, self.column(*column), *first, *span);
         }
-        let addresses = [
-            (&conditions.source, &self.work.sources),
-            (&conditions.destination, &self.work.destinations),
-        ];
-        for (range, addresses) in addresses {
-            let Some(range) = range else { continue };
-            for (matches, address) in matching.iter_mut().zip(addresses) {
-                *matches &= u8::from(range.contains(F::number(*address)));
-            }
+        let [source, destination] =
+            [conditions.source, conditions.destination].map(|range| range.unwrap_or(Rule::any().source));
+        if conditions.source.is_some() || conditions.destination.is_some() {
+            each(self.arrived.all, |i| {
+                let addresses = self.arrived.heads[i]
+                    .as_deref()
+                    .map(|head| F::addresses_of(behind::<TAGS>(head)));
+                let [from, to] = addresses.unwrap_or_default().map(F::number);
+                matching[i] &= u8::from(source.contains(from) & destination.contains(to));
+            });
         }
         positions_of(&matching, 1)
     }
 
     /// The value of a field that is equal for all packets.
     fn constant(&self, constant: Constant) -> u32 {
-        let interface = self.ctx.snapshot.interface(self.ingress.number);
+        let interface = self.exit.snapshot.interface(self.ingress.number);
         match constant {
             Constant::Message => NONE,
             Constant::Fragment => 0,
@@ -198,7 +239,7 @@ impl<F: LaneFamily, const TAGS: usize> LanePackets<'_, '_, '_, '_, F, TAGS> {
     #[inline(never)]
     fn store(&mut self, column: Column) {
         let values = &mut self.columns.values[column as usize % Column::COUNT];
-        let (all, heads) = (self.all, self.heads);
+        let (all, heads) = (self.arrived.all, self.arrived.heads);
         let port = |at: usize| {
             move |head: &_| {
                 let transport = F::transport(head);
@@ -209,7 +250,7 @@ impl<F: LaneFamily, const TAGS: usize> LanePackets<'_, '_, '_, '_, F, TAGS> {
             Column::SourcePort => fill::<TAGS>(values, heads, all, port(0)),
             Column::DestinationPort => fill::<TAGS>(values, heads, all, port(2)),
             Column::Protocol => fill::<TAGS>(values, heads, all, |head| F::protocol_of(head).into()),
-            Column::Length => *values = self.work.lengths,
+            Column::Length => *values = *self.arrived.lengths,
             Column::Dscp => fill::<TAGS>(values, heads, all, |head| (F::traffic_class(head) >> 2).into()),
             Column::Ecn => fill::<TAGS>(values, heads, all, |head| (F::traffic_class(head) & 3).into()),
             Column::Ttl => fill::<TAGS>(values, heads, all, |head| F::hop_limit(head).into()),

@@ -6,9 +6,10 @@ use sluice_wire::Window;
 use sluice_wire::field::Mac;
 use sluice_wire::vlan;
 
-use crate::features::context::NodeContext;
 use crate::packet::batch::{Meta, Origin};
+use crate::packet::counters::WorkerCounters;
 use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, PortIndex};
+use crate::snapshot::chains::Chains;
 use crate::snapshot::sites::AccessInterface;
 use crate::snapshot::{Express, Link, MAX_TAGS, Snapshot};
 
@@ -88,13 +89,19 @@ impl<'s> Ingress<'s> {
 
     /// Counts received packets, unless they were counted before.
     #[inline(always)]
-    pub(super) fn count_received(&self, packets: u64, bytes: u64, ctx: &NodeContext<'_, '_>) {
-        if let Some(counters) = ctx.counters.interfaces.get(usize::from(self.number))
+    pub(super) fn count_received(&self, packets: u64, bytes: u64, counters: &WorkerCounters) {
+        if let Some(counters) = counters.interfaces.get(usize::from(self.number))
             && !self.is_parsed
         {
             counters.received.add(packets);
             counters.received_bytes.add(bytes);
         }
+    }
+
+    /// The chains of its packets, unless these have passed them before.
+    #[inline(always)]
+    pub(super) fn chains(&self, snapshot: &'s Snapshot) -> Option<&'s Chains> {
+        snapshot.chains_of(self.link.router).filter(|_| !self.is_parsed)
     }
 
     /// Whether the tags of packets determine their site.

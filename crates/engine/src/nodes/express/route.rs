@@ -7,7 +7,6 @@
 //! send        checks next hop and length, decrements the TTL, writes the MAC addresses
 //! ```
 
-use sluice_route::Reason::NeighbourUnresolved;
 use sluice_route::{RouterIndex, validate_reverse_path};
 use sluice_table::prefix::NO_ROUTE;
 use sluice_table::simd::bytes::positions_of;
@@ -18,44 +17,29 @@ use crate::nodes::output::AdjacencyCache;
 use crate::packet::io::{BURST_SIZE, BufferIndex, Head, Heads};
 
 use super::chain;
+use super::chain::Arrived;
 use super::classify::VERIFIED_BEFORE;
 use super::groups::Ingress;
 use super::head::{LaneFamily, behind, behind_mut};
-use super::leaving::{Leaving, drop_all};
+use super::leaving::Leaving;
 use super::{Burst, NO_HEADS, Slots, each, trim};
 
 /// Temporary memory of the lane without sessions. Each array is indexed by the packet's position in the burst.
 pub struct RouteArrays<F: LaneFamily> {
     /// Positions of the frames in their buffers.
-    pub(super) windows: [Window; BURST_SIZE],
+    windows: [Window; BURST_SIZE],
     /// 1 for plain packets.
     is_plain: [u8; BURST_SIZE],
     /// Lengths of the datagrams.
-    pub(super) lengths: [u16; BURST_SIZE],
-    pub(super) sources: [F::Address; BURST_SIZE],
-    pub(super) destinations: [F::Address; BURST_SIZE],
+    lengths: [u16; BURST_SIZE],
+    sources: [F::Address; BURST_SIZE],
+    destinations: [F::Address; BURST_SIZE],
     /// The routes of the destinations.
     routes: [u32; BURST_SIZE],
     /// The routes of the sources, if these are validated.
     back: [u32; BURST_SIZE],
     /// The router of the interface, once for each packet.
     routers: [RouterIndex; BURST_SIZE],
-}
-
-impl<F: LaneFamily> RouteArrays<F> {
-    /// Number of bytes in the received frames of these packets.
-    fn received(&self, packets: Slots) -> u64 {
-        let mut bytes = 0;
-        each(packets, |i| bytes += u64::from(self.windows[i].length));
-        bytes
-    }
-
-    /// Length of a packet's frame without a trailer.
-    #[inline(always)]
-    pub(super) fn length_of<const TAGS: usize>(&self, i: usize) -> usize {
-        let end = ethernet::LENGTH + 4 * TAGS + usize::from(self.lengths[i]);
-        end.max(ethernet::MIN_FRAME.min(self.windows[i].length.into()))
-    }
 }
 
 impl<F: LaneFamily> Default for RouteArrays<F> {
@@ -85,7 +69,7 @@ pub(super) fn run_routes<F: LaneFamily, const TAGS: usize>(
     let count = slots.len();
     let mut heads = NO_HEADS;
     burst.buffers.heads(slots, &mut heads, &mut work.windows);
-    let chains = ctx.snapshot.chains_of(ingress.link.router);
+    let chains = ingress.chains(ctx.snapshot);
     let (mut plain, has_unverified) = classify::<F, TAGS>(work, &heads, count, (ingress, chains.is_some()));
     if plain == 0 {
         return 0;
@@ -119,26 +103,28 @@ pub(super) fn run_routes<F: LaneFamily, const TAGS: usize>(
         _ => None,
     };
     let (mut taken, mut routed, mut ends) = (plain, (plain, alike), chain::Ends::default());
+    let mut received = 0;
     if let Some(chains) = chains {
         if routed.1.is_none() {
             taken = sending.open::<F, TAGS>(plain, work, &exit);
         }
-        ends = chain::run::<F, TAGS>(chains, (taken, work), &heads, ctx, ingress);
-        routed = (ends.routed, routed.1.filter(|_| ends.routed == plain));
+        let arrived = Arrived {
+            all: taken,
+            heads: &heads,
+            windows: &work.windows,
+            lengths: &work.lengths,
+        };
+        received = arrived.received();
+        ends = chain::run::<F, TAGS>(chains, arrived, &exit, ingress);
+        routed = (ends.passed, routed.1.filter(|_| ends.passed == plain));
     }
     let sent = match routed {
         (routed, Some(alike)) => send_alike::<F>(&mut sending, (routed, alike), &mut heads),
         (routed, None) => send_all::<F, TAGS>(&mut sending, routed, &mut heads, work, &exit),
     };
     match chains {
-        Some(_) => {
-            let lost = [(ends.routed & !sent, NeighbourUnresolved.into())];
-            for (packets, reason) in ends.dropped.into_iter().chain(lost) {
-                drop_all(packets, reason, (slots, ingress.number), burst.meta, burst.lists);
-            }
-            sending.received = work.received(taken);
-        }
-        None => taken = sent,
+        Some(_) => ends.drop_others(sent, (slots, ingress.number), burst),
+        None => (taken, received) = (sent, sending.received),
     }
     if sending.trailers != 0 {
         trim::<TAGS>(sending.trailers, &mut burst.buffers, slots, &work.lengths);
@@ -149,8 +135,7 @@ pub(super) fn run_routes<F: LaneFamily, const TAGS: usize>(
         burst,
         (&mut sending.adjacencies, &exit),
     );
-    let received = sending.received;
-    ingress.count_received(taken.count_ones().into(), received, ctx);
+    ingress.count_received(taken.count_ones().into(), received, exit.counters);
     taken
 }
 

@@ -27,6 +27,17 @@ pub(super) struct Step<'s, 'c, 'm> {
     pub(super) out: Output<'s, 'c>,
 }
 
+/// What happens to a packet that needs nothing unusual.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// It is checked and sent.
+    CheckAndSend,
+    /// It is only checked, and counts as taken if it could be sent.
+    Check,
+    /// It is sent. It has been checked before, so it precedes all packets of its session that are left.
+    Send,
+}
+
 /// The part of the state that can be used while a session is borrowed.
 pub(super) struct Output<'s, 'c> {
     /// What the session knows about the arrival of a packet that may be taken.
@@ -36,16 +47,35 @@ pub(super) struct Output<'s, 'c> {
     pub(super) exit: &'s OutputContext<'c>,
     pub(super) adjacencies: AdjacencyCache,
     pub(super) leaving: &'s mut Leaving,
+    pub(super) phase: Phase,
     /// Packets whose key the probable record does not have. Another record may have it.
     pub(super) missed: Slots,
     pub(super) tally: Tally,
 }
 
 impl Step<'_, '_, '_> {
+    /// Translates and sends those of the packets of TCP, and of UDP, that need nothing unusual, and returns their slots.
+    #[inline(always)]
+    pub(super) fn take_plain<F: LaneFamily, const TAGS: usize, const SITES: bool>(
+        &mut self,
+        [tcp, udp]: [Slots; 2],
+        heads: &mut Heads<'_>,
+        work: &LaneArrays<F>,
+    ) -> Slots {
+        self.out.missed = 0;
+        let mut taken = self.take_all::<F, true, TAGS, SITES>(tcp, heads, work);
+        taken |= self.take_all::<F, false, TAGS, SITES>(udp, heads, work);
+        if self.out.missed != 0 {
+            taken |= self.take_missed::<F, true, TAGS, SITES>(tcp, heads, work);
+            taken |= self.take_missed::<F, false, TAGS, SITES>(udp, heads, work);
+        }
+        taken
+    }
+
     /// Translates and sends those of the packets that need nothing unusual, and returns their slots. The other packets are left
     /// unchanged.
     #[inline(never)]
-    pub(super) fn take_all<F: LaneFamily, const IS_TCP: bool, const TAGS: usize, const SITES: bool>(
+    fn take_all<F: LaneFamily, const IS_TCP: bool, const TAGS: usize, const SITES: bool>(
         &mut self,
         slots: Slots,
         heads: &mut Heads<'_>,
@@ -84,7 +114,7 @@ impl Step<'_, '_, '_> {
     /// it.
     #[cold]
     #[inline(never)]
-    pub(super) fn take_missed<F: LaneFamily, const IS_TCP: bool, const TAGS: usize, const SITES: bool>(
+    fn take_missed<F: LaneFamily, const IS_TCP: bool, const TAGS: usize, const SITES: bool>(
         &mut self,
         slots: Slots,
         heads: &mut Heads<'_>,
@@ -121,7 +151,8 @@ impl Output<'_, '_> {
         if !arrival.is_in_lane(self.arrival) && !self.admits::<F>(i, session, direction) {
             return self.leave(work.shards[i], index);
         }
-        if !self.leaving.left.is_empty() && self.leaving.left.contains(&(work.shards[i], index)) {
+        let may_be_left = !self.leaving.left.is_empty() && self.phase != Phase::Send;
+        if may_be_left && self.leaving.left.contains(&(work.shards[i], index)) {
             return false;
         }
         if session.generation() != self.generation && !is_carried_over::<F>(session, self.exit.snapshot) {
@@ -148,6 +179,9 @@ impl Output<'_, '_> {
                     if !adjacency.is_some_and(|adjacency| adjacency.is_open_for(length, &work.windows[i])) {
                         return self.leave(work.shards[i], index);
                     }
+                    if self.phase == Phase::Check {
+                        return true;
+                    }
                     self.leaving.add_for_terminal(i, hop, terminal);
                     self.tally
                         .translate_moved::<F, IS_TCP, TAGS>(i, head, session, direction, lengths);
@@ -159,6 +193,9 @@ impl Output<'_, '_> {
         let adjacency = match self.adjacencies.of(hop, self.exit) {
             Some(adjacency) if adjacency.is_direct_for::<TAGS>(length) => adjacency,
             Some(adjacency) if adjacency.is_open_for(length, &work.windows[i]) => {
+                if self.phase == Phase::Check {
+                    return true;
+                }
                 self.leaving.add_moved(i, hop);
                 self.tally
                     .translate_moved::<F, IS_TCP, TAGS>(i, head, session, direction, lengths);
@@ -166,6 +203,9 @@ impl Output<'_, '_> {
             }
             _ => return self.leave(work.shards[i], index),
         };
+        if self.phase == Phase::Check {
+            return true;
+        }
         let sent = self
             .tally
             .translate::<F, IS_TCP, TAGS>(i, head, session, direction, lengths);
