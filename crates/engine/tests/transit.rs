@@ -144,6 +144,32 @@ fn lane_routes_plain_packets_of_a_burst_and_leaves_the_others() {
 }
 
 #[test]
+fn packets_of_a_flow_keep_their_order_if_another_worker_sends_them() {
+    let mut rig = Rig::new(Plan {
+        translate: false,
+        workers: 2,
+        stages: [vec![0], vec![0], vec![0], vec![1]],
+        senders: vec![1],
+        ..Plan::default()
+    });
+    let frame = |length| packet::udp4("192.168.1.10:5000", "198.51.100.7:53").payload(&vec![0; length]);
+    // The first packet resolves the adjacency of the gateway.
+    rig.host_sends(&frame(60));
+    let before = in_lane(&rig);
+    // The lane leaves datagrams that may be too short for their transport header.
+    let lengths = [60, 8, 200, 9, 100];
+    for length in lengths {
+        let bytes = frame(length).macs(HOST_MAC, INSIDE_MAC).build();
+        rig.wires[0].inject(INSIDE, &bytes, Checksums::Vouched);
+    }
+    rig.round();
+    // The headers take 42 bytes.
+    let sent: Vec<_> = rig.sent().iter().map(|sent| sent.frame.len() - 42).collect();
+    assert_eq!(lengths.to_vec(), sent);
+    assert_eq!(3, in_lane(&rig) - before);
+}
+
+#[test]
 fn lane_routes_ipv6_of_a_gateway_that_translates_ipv4() {
     let frame = packet::udp6("[2001:db8:1::10]:5000", "[2001:db8:9::7]:53").payload(&[0; 26]);
     check_burst(&mut Rig::new(Plan::default()), &frame);

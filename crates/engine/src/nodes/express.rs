@@ -23,7 +23,7 @@ use sluice_wire::{Packet, Window, ethernet};
 use crate::features::context::NodeContext;
 use crate::nodes::declaration::{Exit, Node, needs};
 use crate::nodes::output::AdjacencyCache;
-use crate::packet::batch::{BufferIndices, Meta};
+use crate::packet::batch::Meta;
 use crate::packet::counters::CycleStage;
 use crate::packet::io::{ALL_SLOTS, BURST_BUFFERS, BURST_SIZE, BufferIndex, Handover, Heads, Packets, PortIndex};
 use crate::packet::lists::{Leave, Lists};
@@ -33,10 +33,10 @@ use crate::snapshot::Express;
 
 use chain::{Arrived, Ends};
 use classify::classify;
-use groups::{Group, Groups, Ingress, Side, by_count_of_tags, by_interface, by_tags};
+use groups::{Group, Groups, Ingress, Side, by_count_of_tags, by_interface, by_tags, list_of};
 use head::LaneFamily;
 use leaving::Leaving;
-use locate::{find, hash, locate};
+use locate::{find, hash, locate, prefetch_terminals};
 use pause::{PORTS, Pause};
 use route::{RouteArrays, run_routes};
 use translate::{Output, Phase, Step, Tally};
@@ -73,7 +73,7 @@ pub struct LaneArrays<F: LaneFamily> {
     windows: [Window; BURST_SIZE],
     /// The protocols of plain packets; 0 for other packets.
     protocols: [u8; BURST_SIZE],
-    /// The keys, without the high bits of their contexts, which are equal for all packets of a burst.
+    /// The keys, without the high bits of their contexts, which are equal for all plain packets.
     keys: [F::KeyWords; BURST_SIZE],
     /// The high bits of the keys' contexts.
     high: u8,
@@ -377,6 +377,9 @@ fn run_family<F: LaneFamily, const TAGS: usize, const SITES: bool>(
     hash(work, count, ctx.hasher);
     locate::<F, SITES>(work, count, ctx, ingress);
     find(work, count, ctx.shards);
+    if SITES && let Some(sites) = ctx.snapshot.sites.as_deref() {
+        prefetch_terminals(work, count, ctx.shards, &sites.table);
+    }
     let (exit, chains) = (ctx.exit(), ingress.chains(ctx.snapshot));
     leaving.clear();
     let mut step = Step {
@@ -445,17 +448,6 @@ fn trim<const TAGS: usize>(
             }
         });
     });
-}
-
-/// The list of the parsed packets of an address family for which the graph would do this.
-fn list_of(lists: &mut Lists, express: Express, is_v6: bool) -> &mut BufferIndices {
-    let (forward, session_lookup) = (&mut lists.forward, &mut lists.session_lookup);
-    match (express, is_v6) {
-        (Express::Routes, false) => &mut forward.v4,
-        (Express::Routes, true) => &mut forward.v6,
-        (_, false) => &mut session_lookup.v4,
-        (_, true) => &mut session_lookup.v6,
-    }
 }
 
 /// The slots at these positions, as a bit mask.

@@ -301,10 +301,11 @@ impl Lists {
         put(&mut self.drop, (slot, reason.into()));
     }
 
-    /// The lists of packets for session lookup and routing.
-    pub fn parsed(&mut self) -> [&mut BufferIndices; 4] {
+    /// The lists of packets for virtual reassembly, session lookup and routing.
+    pub fn parsed(&mut self) -> [&mut BufferIndices; 5] {
         let (session_lookup, forward) = (&mut self.session_lookup, &mut self.forward);
         [
+            &mut self.virtual_reassembly,
             &mut session_lookup.v4,
             &mut session_lookup.v6,
             &mut forward.v4,
@@ -330,12 +331,15 @@ impl Lists {
         }
     }
 
-    /// If the express lane has taken packets, sorts the packets to transmit in the order of their slots: the packets of a
-    /// flow, of which the lane has taken a part, leave in the order in which they arrived.
+    /// If the express lane has taken packets, sorts the packets to transmit and to hand over in the order of their slots: the
+    /// packets of a flow, of which the lane has taken a part, leave in the order in which they arrived.
     #[inline(always)]
     pub fn sort_sent(&mut self, taken: u128) {
         if taken == 0 {
             return;
+        }
+        if !self.hand_over.is_sorted_by_key(|(slot, ..)| *slot) {
+            self.hand_over.sort_unstable_by_key(|(slot, ..)| *slot);
         }
         for list in &mut self.to_send {
             let mut slots = list

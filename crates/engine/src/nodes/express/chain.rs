@@ -48,8 +48,8 @@ pub(super) struct Ends {
 }
 
 impl Ends {
-    /// Drops the packets that the chain drops, and those that have passed it but were not sent, because their next hop was lost
-    /// meanwhile. They arrived on `interface`.
+    /// Drops the packets that the chain drops, and those that have passed it but were not sent, because their next hop or their
+    /// terminal was lost meanwhile. They arrived on `interface`.
     pub(super) fn drop_others(
         &self,
         sent: Slots,

@@ -18,7 +18,8 @@ pub(super) struct Plain {
     pub(super) tcp: Slots,
     /// Plain UDP packets.
     pub(super) udp: Slots,
-    /// Packets of this address family that are not plain. Packets of the other address family are not included.
+    /// Packets of this address family that are not plain. Packets of the other address family, and those whose context has other
+    /// high bits, are not included.
     pub(super) unusual: Slots,
     /// Whether there are packets with checksums that the device has not verified.
     pub(super) has_unverified: bool,
@@ -50,9 +51,13 @@ pub(super) fn classify<F: LaneFamily, const TAGS: usize, const SITES: bool>(
         checksums |= window.checksums as u8 ^ Checksums::Vouched as u8;
         let mut matches = head.first_chunk().is_some_and(|bytes| pattern.matches(bytes));
         if SITES && matches {
-            let of_packet = context_of::<F, TAGS>(head, ingress);
-            matches = of_packet.is_some_and(|of_packet| of_packet >> 24 == *high.get_or_insert(of_packet >> 24));
-            context = of_packet.unwrap_or_default();
+            matches = false;
+            if let Some(of_packet) = context_of::<F, TAGS>(head, ingress) {
+                matches = of_packet >> 24 == *high.get_or_insert(of_packet >> 24);
+                // The packet's session is none of those of the taken packets.
+                others |= Slots::from(!matches) << i;
+                context = of_packet;
+            }
         }
         let head = behind::<TAGS>(head);
         match F::length_of(head, window.length.saturating_sub(4 * TAGS as u16)) {

@@ -6,9 +6,10 @@ use sluice_wire::Window;
 use sluice_wire::field::Mac;
 use sluice_wire::vlan;
 
-use crate::packet::batch::{Meta, Origin};
+use crate::packet::batch::{BufferIndices, Meta, Origin};
 use crate::packet::counters::WorkerCounters;
 use crate::packet::io::{BURST_BUFFERS, BURST_SIZE, BufferIndex, PortIndex};
+use crate::packet::lists::Lists;
 use crate::snapshot::chains::Chains;
 use crate::snapshot::sites::AccessInterface;
 use crate::snapshot::{Express, Link, MAX_TAGS, Snapshot};
@@ -192,8 +193,8 @@ pub(super) fn by_count_of_tags<'s>(
     groups.extend(by_count.into_iter().filter(|group| !group.slots.is_empty()));
 }
 
-/// Sorts packets that were parsed before by interface. Packets are left out if the lane takes none of their interface. If a packet is not one
-/// that has just been received, there are no groups.
+/// Sorts packets that were parsed before by interface. Packets are left out if the lane takes none of their interface. There are no
+/// groups if a packet has already been through more than `parse`: a chain, an inter-router link, a tunnel or a hairpin.
 #[inline(never)]
 pub(super) fn by_interface<'s>(
     snapshot: &'s Snapshot,
@@ -206,17 +207,17 @@ pub(super) fn by_interface<'s>(
         if (meta.origin, meta.identification, meta.link_passes) != (Origin::Received, 0, 0) {
             return groups.clear();
         }
-        if let Some(group) = groups
-            .iter_mut()
-            .rev()
-            .find(|group| group.ingress.number == meta.interface)
-        {
+        let is_of_packet = |group: &&mut Group<'_>| {
+            let Ingress { number, tags, .. } = group.ingress;
+            number == meta.interface && (tags == meta.layers.tags || !group.ingress.has_tags_of_sites())
+        };
+        if let Some(group) = groups.iter_mut().rev().find(is_of_packet) {
             group.slots.push(*slot);
-        } else if let Some(ingress) = Ingress::of(snapshot, meta.interface).filter(Ingress::is_in_lane) {
-            let ingress = Ingress {
-                is_parsed: true,
-                ..ingress
-            };
+        } else if let Some(mut ingress) = Ingress::of(snapshot, meta.interface).filter(Ingress::is_in_lane) {
+            ingress.is_parsed = true;
+            if ingress.has_tags_of_sites() {
+                ingress.tags = meta.layers.tags;
+            }
             let slots = [*slot].into_iter().collect();
             let _ = groups.try_push(Group { ingress, slots });
         }
@@ -233,11 +234,22 @@ const MIN_LENGTH: usize = 20;
 /// Adds a group for packets with these tags. Returns its place, or `None` if the lane does not take its packets.
 fn add<'s>(snapshot: &'s Snapshot, port: PortIndex, word: u64, groups: &mut Groups<'s>) -> Option<usize> {
     let ingress = match word {
-        // On this port, tags may belong to sites or to interfaces.
+        // The graph finds out whether tags belong to a site or to an interface of this port.
         UNTAGGED => Ingress::untagged(snapshot, port).filter(|ingress| !matches!(ingress.side, Side::Access(_)))?,
         word => Ingress::of(snapshot, snapshot.tagged_by(port, word)?).filter(Ingress::is_in_lane)?,
     };
     let slots = ArrayVec::new();
     groups.try_push(Group { ingress, slots }).ok()?;
     Some(groups.len() - 1)
+}
+
+/// The list of the parsed packets of an address family for which the graph would do this.
+pub(super) fn list_of(lists: &mut Lists, express: Express, is_v6: bool) -> &mut BufferIndices {
+    let (forward, session_lookup) = (&mut lists.forward, &mut lists.session_lookup);
+    match (express, is_v6) {
+        (Express::Routes, false) => &mut forward.v4,
+        (Express::Routes, true) => &mut forward.v6,
+        (_, false) => &mut session_lookup.v4,
+        (_, true) => &mut session_lookup.v6,
+    }
 }

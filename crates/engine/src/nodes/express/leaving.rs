@@ -54,7 +54,7 @@ impl Default for Leaving {
 const NOTHING: [Egress; 2] = [Egress(u32::MAX), Egress(0)];
 
 impl Leaving {
-    /// Removes all packets of an interface.
+    /// Removes all packets, but keeps the sessions of packets that are left.
     #[inline(always)]
     pub(super) fn clear(&mut self) {
         (self.all, self.moved, self.of_sites) = (NOTHING, 0, 0);
@@ -75,7 +75,7 @@ impl Leaving {
     }
 
     /// Adds the packet at a position. It leaves with more or fewer tags than it arrived with, or another worker sends it.
-    #[cold]
+    #[inline]
     pub(super) fn add_moved(&mut self, i: usize, hop: AdjacencyIndex) {
         self.moved |= 1 << i;
         self.hops[i] = hop;

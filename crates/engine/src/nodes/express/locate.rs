@@ -2,10 +2,13 @@
 //! plain have no meaning and no effect.
 
 use sluice_nat::pool::Window;
+use sluice_nat::sites::Sites;
 use sluice_table::hash::Hasher;
+use sluice_wire::Direction;
 
 use crate::features::context::NodeContext;
 use crate::packet::io::BURST_SIZE;
+use crate::session::family::Session;
 use crate::session::shard::Shard;
 use crate::snapshot::Nat;
 use crate::snapshot::steering::{Shortcut, Steering};
@@ -105,6 +108,27 @@ pub(super) fn find<F: LaneFamily>(work: &mut LaneArrays<F>, count: usize, all_sh
     for i in 0..count.min(BURST_SIZE) {
         if let Some(Some(shard)) = all_shards.get(usize::from(work.shards[i])) {
             work.candidates[i] = F::table_ref(shard).candidate(work.hashes[i]);
+        }
+    }
+}
+
+/// Prefetches the terminals of the sessions of the first `count` packets, if these probably belong to sites.
+#[inline(never)]
+pub(super) fn prefetch_terminals<F: LaneFamily>(
+    work: &LaneArrays<F>,
+    count: usize,
+    all_shards: Shards<'_, '_>,
+    sites: &Sites,
+) {
+    for i in 0..count.min(BURST_SIZE) {
+        let Some(Some(shard)) = all_shards.get(usize::from(work.shards[i])) else {
+            continue;
+        };
+        if let Some(session) = F::table_ref(shard).peek(work.candidates[i]) {
+            // Terminals create most sessions, so the adjacency of the reverse direction is checked first.
+            let hops = [Direction::Reverse, Direction::Forward].map(|direction| session.adjacency(direction));
+            let terminal = hops[0].terminal_bits().or_else(|| hops[1].terminal_bits());
+            terminal.into_iter().for_each(|terminal| sites.prefetch(terminal));
         }
     }
 }

@@ -57,7 +57,8 @@ impl<F: LaneFamily> Default for RouteArrays<F> {
     }
 }
 
-/// Routes and sends those of the slots that need nothing unusual. Returns their positions in `slots`.
+/// Routes and sends those of the slots that need nothing unusual. Returns their positions in `slots`. Packets of a flow that are left
+/// may precede taken ones: [`Lists::sort_sent`](crate::packet::lists::Lists::sort_sent) restores their order.
 #[inline(never)]
 pub(super) fn run_routes<F: LaneFamily, const TAGS: usize>(
     (work, leaving): (&mut RouteArrays<F>, &mut Leaving),

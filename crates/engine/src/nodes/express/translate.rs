@@ -148,8 +148,15 @@ impl Output<'_, '_> {
             return false;
         };
         let arrival = session.arrival(direction);
-        if !arrival.is_in_lane(self.arrival) && !self.admits::<F>(i, session, direction) {
-            return self.leave(work.shards[i], index);
+        if !arrival.is_in_lane(self.arrival) {
+            if arrival.high() != self.arrival.high() {
+                // The session has another context.
+                self.missed |= 1 << i;
+                return false;
+            }
+            if !self.admits::<F>(session, direction) {
+                return self.leave(work.shards[i], index);
+            }
         }
         let may_be_left = !self.leaving.left.is_empty() && self.phase != Phase::Send;
         if may_be_left && self.leaving.left.contains(&(work.shards[i], index)) {
@@ -170,24 +177,9 @@ impl Output<'_, '_> {
         let hop = session.adjacency(direction);
         let lengths = (length, frame, data);
         if SITES {
-            let key = F::whole_key(work.keys[i], work.high);
-            match self.terminal::<F>(session, direction, &key, head) {
-                Ok(None) => {}
-                Ok(Some(terminal)) => {
-                    let hop = hop.without_terminal();
-                    let adjacency = self.adjacencies.of(hop, self.exit);
-                    if !adjacency.is_some_and(|adjacency| adjacency.is_open_for(length, &work.windows[i])) {
-                        return self.leave(work.shards[i], index);
-                    }
-                    if self.phase == Phase::Check {
-                        return true;
-                    }
-                    self.leaving.add_for_terminal(i, hop, terminal);
-                    self.tally
-                        .translate_moved::<F, IS_TCP, TAGS>(i, head, session, direction, lengths);
-                    return true;
-                }
-                Err(NotTaken) => return self.leave(work.shards[i], index),
+            let found = ((index, direction), &mut *session);
+            if let Some(is_taken) = self.take_of_site::<F, IS_TCP, TAGS>(i, head, work, found, lengths) {
+                return is_taken;
             }
         }
         let adjacency = match self.adjacencies.of(hop, self.exit) {
@@ -214,6 +206,34 @@ impl Output<'_, '_> {
         true
     }
 
+    /// Translates a packet if its session belongs to a site, and returns whether it is sent. `None` if the session belongs to no site.
+    #[inline(always)]
+    fn take_of_site<F: LaneFamily, const IS_TCP: bool, const TAGS: usize>(
+        &mut self,
+        i: usize,
+        head: &mut Head,
+        work: &LaneArrays<F>,
+        ((index, direction), session): (Found, &mut F::Session),
+        lengths: (u16, usize, u16),
+    ) -> Option<bool> {
+        let key = F::whole_key(work.keys[i], work.high);
+        let terminal = match self.terminal::<F>(session, direction, &key, head) {
+            Ok(terminal) => terminal?,
+            Err(NotTaken) => return Some(self.leave(work.shards[i], index)),
+        };
+        let hop = session.adjacency(direction).without_terminal();
+        let adjacency = self.adjacencies.of(hop, self.exit);
+        if !adjacency.is_some_and(|adjacency| adjacency.is_open_for(lengths.0, &work.windows[i])) {
+            return Some(self.leave(work.shards[i], index));
+        }
+        if self.phase != Phase::Check {
+            self.leaving.add_for_terminal(i, hop, terminal);
+            self.tally
+                .translate_moved::<F, IS_TCP, TAGS>(i, head, session, direction, lengths);
+        }
+        Some(true)
+    }
+
     /// The terminal to which a packet's session belongs, and whether the terminal sent the packet. `None` if the session belongs to
     /// no site. A session without a valid terminal, and a frame to another host, are left to the graph.
     #[inline(always)]
@@ -237,14 +257,10 @@ impl Output<'_, '_> {
     }
 
     /// Decides about a packet of a session of which the lane may not take packets: checks whether it may from now on, unless the
-    /// packet has arrived on another interface. The session may also be that of another context, whose high bits differ.
+    /// packet has arrived on another interface.
     #[cold]
     #[inline(never)]
-    fn admits<F: LaneFamily>(&mut self, i: usize, session: &mut F::Session, direction: Direction) -> bool {
-        if session.arrival(direction).high() != self.arrival.high() {
-            self.missed |= 1 << i;
-            return false;
-        }
+    fn admits<F: LaneFamily>(&self, session: &mut F::Session, direction: Direction) -> bool {
         session.admit_to_lane(direction) && session.arrival(direction).is_in_lane(self.arrival)
     }
 
@@ -313,8 +329,7 @@ impl Tally {
         end.max(frame.min(ethernet::MIN_FRAME))
     }
 
-    /// The same for a packet that leaves with another number of tags.
-    #[cold]
+    /// The same for a packet whose link header is written later.
     #[inline(never)]
     fn translate_moved<F: LaneFamily, const IS_TCP: bool, const TAGS: usize>(
         &mut self,

@@ -59,7 +59,7 @@ impl Adjacency {
 
     /// Whether a packet of this L3 length can be sent with any number of tags, through this worker's own queue or that of another
     /// worker. The frame has headroom for the tags.
-    #[cold]
+    #[inline]
     pub fn is_open_for(&self, length: u16, window: &Window) -> bool {
         let has_port = self.port != NO_PORT && usize::from(self.tags) <= MAX_TAGS;
         has_port && length <= self.mtu && usize::from(window.start) >= 4 * MAX_TAGS
