@@ -182,6 +182,7 @@ impl Bench<'_, '_> {
         ends[1].io.limit_bursts(self.burst);
         let mut gateway = Gateway::with_neighbours(ends, job, plane, memory)?;
         gateway.rounds.worker.set_lane(self.express);
+        gateway.rounds.repeats = BURST_SIZE.div_ceil(self.burst.max(1));
         Ok(gateway)
     }
 

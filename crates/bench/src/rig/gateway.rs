@@ -124,6 +124,8 @@ pub struct Rounds<'m> {
     pub clock: Clock,
     /// Time of the sessions, if it is not the real time.
     pub opened: Option<Opened>,
+    /// Number of rounds of the worker in which it receives what the source sends at once.
+    pub repeats: usize,
 }
 
 impl<'m> Rounds<'m> {
@@ -143,6 +145,7 @@ impl<'m> Rounds<'m> {
             counters: plane.counters()[own].clone(),
             clock: Clock::start(),
             opened: None,
+            repeats: 1,
         })
     }
 
@@ -154,10 +157,10 @@ impl<'m> Rounds<'m> {
         }
     }
 
-    /// Run a round of the worker; returns the number of packets moved.
+    /// Runs the worker once for what the source sends at once; returns the number of packets moved.
     #[inline(always)]
     pub fn round(&mut self) -> usize {
-        self.worker.round(self.now())
+        (0..self.repeats).map(|_| self.worker.round(self.now())).sum()
     }
 
     pub fn know(&mut self, neighbour: (u16, Address, [u8; 6])) -> Result<(), Failure> {
