@@ -12,8 +12,12 @@
 //! classify    plain packets of this interface, and their keys
 //! locate      shards, hashes; prefetches buckets of the index
 //! find        records with the tag of a hash; prefetches them
+//! chain       if the router has chains: executes them for packets that pass the checks of `translate`
 //! translate   packets of TCP, then packets of UDP: compares the key, checks, translates, tracks, sends
 //! ```
+//!
+//! If subscribers' sites exist, the functions are compiled with `SITES`: sites determine the contexts and the shards of packets, and
+//! terminals their link headers.
 
 use std::ops::Range;
 

@@ -166,7 +166,7 @@ impl<F: LaneFamily, const TAGS: usize> ChainPackets for LanePackets<'_, '_, '_, 
     }
 
     fn routes(&mut self, packets: u128) {
-        // The interface has no sessions, or no packet of the chain comes here.
+        // The interface has no sessions: otherwise the lane does not execute chains with such a step.
         self.ends.passed |= packets as Slots;
     }
 }

@@ -84,7 +84,7 @@ pub(super) fn classify<F: LaneFamily, const TAGS: usize, const SITES: bool>(
     }
 }
 
-/// Differences between the state of checksums that the device has verified and the states that parsed packets usually have.
+/// The bits in which the states of correct checksums differ: the device has verified them, or `parse` has.
 pub(super) const VERIFIED_BEFORE: u8 = Checksums::Unverified as u8 ^ Checksums::Vouched as u8;
 
 /// The context of a plain packet if sites exist; `None` if no site sent it, if it may be a DHCP message, or if its destination MAC is

@@ -243,7 +243,7 @@ fn add<'s>(snapshot: &'s Snapshot, port: PortIndex, word: u64, groups: &mut Grou
     Some(groups.len() - 1)
 }
 
-/// The list of the parsed packets of an address family for which the graph would do this.
+/// The list of the parsed packets of an address family that the graph would translate, or route without sessions.
 pub(super) fn list_of(lists: &mut Lists, express: Express, is_v6: bool) -> &mut BufferIndices {
     let (forward, session_lookup) = (&mut lists.forward, &mut lists.session_lookup);
     match (express, is_v6) {

@@ -42,9 +42,8 @@ pub trait LaneFamily: Family {
     /// Length in bytes of the IP header.
     const NETWORK: u16;
 
-    /// The pattern of a plain packet to `mac`, or to any MAC, except for its tags, its length and its protocol: whole, without IP options or extension
-    /// headers, with a hop limit above 1. Neither the transport header nor the addresses are checked: packets with invalid
-    /// addresses have no session.
+    /// The pattern of a plain packet to `mac`, or to any MAC: whole, without IP options or extension headers, with a hop limit above
+    /// 1. Tags, length, protocol, transport header and addresses are not checked: packets with invalid addresses have no session.
     fn pattern(mac: Option<&Mac>, tags: usize) -> Pattern;
 
     /// The protocol of a plain packet.
