@@ -409,8 +409,10 @@ fn run_family<F: LaneFamily, const TAGS: usize, const SITES: bool>(
             heads: &heads,
             windows: &work.windows,
             lengths: &work.lengths,
+            received: chain::received(taken, &work.windows),
+            has_trailers: true,
         };
-        ingress.count_received(taken.count_ones().into(), arrived.received(), step.out.exit.counters);
+        ingress.count_received(taken.count_ones().into(), arrived.received, step.out.exit.counters);
         ends = chain::run::<F, TAGS>(chains, arrived, &exit, ingress);
         (plain.tcp, plain.udp) = (plain.tcp & ends.passed, plain.udp & ends.passed);
     }

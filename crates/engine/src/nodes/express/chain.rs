@@ -29,6 +29,9 @@ pub(super) struct Columns {
     stored: u8,
 }
 
+const _: () =
+    assert!(Column::SourcePort as u8 == 0 && Column::DestinationPort as u8 == 1 && Column::Protocol as u8 == 2);
+
 impl Default for Columns {
     fn default() -> Self {
         Self {
@@ -72,15 +75,17 @@ pub(super) struct Arrived<'a, 'h> {
     pub(super) windows: &'a [Window; BURST_SIZE],
     /// Lengths of the datagrams.
     pub(super) lengths: &'a [u16; BURST_SIZE],
+    /// Number of bytes in the received frames.
+    pub(super) received: u64,
+    /// Whether frames may have trailers.
+    pub(super) has_trailers: bool,
 }
 
-impl Arrived<'_, '_> {
-    /// Number of bytes in the received frames.
-    pub(super) fn received(&self) -> u64 {
-        let mut bytes = 0;
-        each(self.all, |i| bytes += u64::from(self.windows[i].length));
-        bytes
-    }
+/// Number of bytes in the received frames of these packets.
+pub(super) fn received(packets: Slots, windows: &[Window; BURST_SIZE]) -> u64 {
+    let mut bytes = 0;
+    each(packets, |i| bytes += u64::from(windows[i].length));
+    bytes
 }
 
 /// Executes a chain for packets that arrived on one interface.
@@ -100,7 +105,10 @@ pub(super) fn run<F: LaneFamily, const TAGS: usize>(
         ends: Ends::default(),
         family: PhantomData,
     };
-    packets.total = packets.sum(arrived.all);
+    packets.total = match arrived.has_trailers {
+        true => packets.sum(arrived.all),
+        false => arrived.received,
+    };
     walk(chains, arrived.all.into(), &mut packets, exit.own, exit.now.nanoseconds);
     packets.ends
 }
@@ -235,25 +243,31 @@ impl<F: LaneFamily, const TAGS: usize> LanePackets<'_, '_, '_, F, TAGS> {
         &self.columns.values[at]
     }
 
-    /// Stores the values of a field.
+    /// Stores the values of a field, and of those that are compared together with it most often.
     #[inline(never)]
     fn store(&mut self, column: Column) {
-        let values = &mut self.columns.values[column as usize % Column::COUNT];
+        let Columns { values, stored } = &mut self.columns;
         let (all, heads) = (self.arrived.all, self.arrived.heads);
-        let port = |at: usize| {
-            move |head: &_| {
-                let transport = F::transport(head);
-                u16::from_be_bytes([transport[at], transport[at + 1]])
-            }
+        let mut of_heads = |column: Column, value: fn(&Untagged) -> u16| {
+            let values = &mut values[column as usize % Column::COUNT];
+            each_head::<TAGS>(heads, all, |i, head| values[i] = value(head));
         };
         match column {
-            Column::SourcePort => fill::<TAGS>(values, heads, all, port(0)),
-            Column::DestinationPort => fill::<TAGS>(values, heads, all, port(2)),
-            Column::Protocol => fill::<TAGS>(values, heads, all, |head| F::protocol_of(head).into()),
-            Column::Length => *values = *self.arrived.lengths,
-            Column::Dscp => fill::<TAGS>(values, heads, all, |head| (F::traffic_class(head) >> 2).into()),
-            Column::Ecn => fill::<TAGS>(values, heads, all, |head| (F::traffic_class(head) & 3).into()),
-            Column::Ttl => fill::<TAGS>(values, heads, all, |head| F::hop_limit(head).into()),
+            Column::SourcePort | Column::DestinationPort | Column::Protocol => {
+                // In the order of the columns.
+                let [from, to, protocols, ..] = values;
+                each_head::<TAGS>(heads, all, |i, head| {
+                    let [a, b, c, d, ..] = *F::transport(head);
+                    (from[i], to[i]) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+                    protocols[i] = F::protocol_of(head).into();
+                });
+                *stored |=
+                    1 << Column::SourcePort as u8 | 1 << Column::DestinationPort as u8 | 1 << Column::Protocol as u8;
+            }
+            Column::Length => values[Column::Length as usize] = *self.arrived.lengths,
+            Column::Dscp => of_heads(column, |head| (F::traffic_class(head) >> 2).into()),
+            Column::Ecn => of_heads(column, |head| (F::traffic_class(head) & 3).into()),
+            Column::Ttl => of_heads(column, |head| F::hop_limit(head).into()),
         }
     }
 }
@@ -266,17 +280,12 @@ fn restrict(matching: &mut [u8; BURST_SIZE], values: &[u16; BURST_SIZE], first: 
     }
 }
 
-/// Stores a value of each packet.
+/// Calls a function with the position and the head of each packet.
 #[inline(always)]
-fn fill<const TAGS: usize>(
-    values: &mut [u16; BURST_SIZE],
-    heads: &Heads<'_>,
-    packets: Slots,
-    value: impl Fn(&Untagged) -> u16,
-) {
+fn each_head<const TAGS: usize>(heads: &Heads<'_>, packets: Slots, mut f: impl FnMut(usize, &Untagged)) {
     each(packets, |i| {
         if let Some(head) = &heads[i] {
-            values[i] = value(behind::<TAGS>(head));
+            f(i, behind::<TAGS>(head));
         }
     });
 }

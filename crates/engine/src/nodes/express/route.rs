@@ -77,15 +77,7 @@ pub(super) fn run_routes<F: LaneFamily, const TAGS: usize>(
     }
     if has_unverified {
         burst.buffers.with_packets(|packets| {
-            let is_verified = match chains {
-                Some(_) => F::is_verified,
-                None => F::is_verified_transit,
-            };
-            plain = verified(plain, slots, packets, |packet| match packet.checksums() {
-                Checksums::Vouched => true,
-                Checksums::Unverified if ingress.is_parsed => true,
-                _ => is_verified(packet, TAGS, &ingress.mac),
-            });
+            plain = verified::<F>(plain, slots, packets, (ingress, TAGS), chains.is_some());
         });
         heads = NO_HEADS;
         burst.buffers.heads(slots, &mut heads, &mut work.windows);
@@ -106,16 +98,21 @@ pub(super) fn run_routes<F: LaneFamily, const TAGS: usize>(
     let (mut taken, mut routed, mut ends) = (plain, (plain, alike), chain::Ends::default());
     let mut received = 0;
     if let Some(chains) = chains {
-        if routed.1.is_none() {
-            taken = sending.open::<F, TAGS>(plain, work, &exit);
-        }
+        (taken, received) = match &routed.1 {
+            Some(alike) => (plain, alike.bytes),
+            None => {
+                let open = sending.open::<F, TAGS>(plain, work, &exit);
+                (open, chain::received(open, &work.windows))
+            }
+        };
         let arrived = Arrived {
             all: taken,
             heads: &heads,
             windows: &work.windows,
             lengths: &work.lengths,
+            received,
+            has_trailers: routed.1.is_none(),
         };
-        received = arrived.received();
         ends = chain::run::<F, TAGS>(chains, arrived, &exit, ingress);
         routed = (ends.passed, routed.1.filter(|_| ends.passed == plain));
     }
@@ -182,19 +179,26 @@ fn classify<F: LaneFamily, const TAGS: usize>(
     (positions_of(&work.is_plain, 1) & all, has_unverified)
 }
 
-/// The plain packets that pass a check.
+/// The plain packets whose checksums have been verified by the device or by `parse`, or are verified here.
 #[cold]
 #[inline(never)]
-fn verified(
+fn verified<F: LaneFamily>(
     plain: Slots,
     slots: &[BufferIndex],
     packets: &[Packet<'_>],
-    is_verified: impl Fn(&Packet<'_>) -> bool,
+    (ingress, tags): (&Ingress<'_>, usize),
+    has_chains: bool,
 ) -> Slots {
     let packet = |i: usize| packets.get(usize::from(*slots.get(i)?));
+    let is_verified = |packet: &Packet<'_>| match packet.checksums() {
+        Checksums::Vouched => true,
+        Checksums::Unverified if ingress.is_parsed => true,
+        _ if has_chains => F::is_verified(packet, tags, &ingress.mac),
+        _ => F::is_verified_transit(packet, tags, &ingress.mac),
+    };
     let mut verified = plain;
     each(plain, |i| {
-        verified &= !(Slots::from(!packet(i).is_some_and(&is_verified)) << i);
+        verified &= !(Slots::from(!packet(i).is_some_and(is_verified)) << i);
     });
     verified
 }
