@@ -50,7 +50,7 @@ class Sessions:
         return self.clients[number], self.servers[number], self.ports[number], SERVER_PORT
 
     def outside(self, number):
-        """The addresses and ports of a packet of the client, after translation."""
+        """The translated addresses and ports of a packet that the client sends."""
         return self.outside_addresses[number], self.servers[number], self.outside_ports[number], SERVER_PORT
 
     def reply(self, number):
@@ -58,7 +58,7 @@ class Sessions:
         return self.servers[number], self.outside_addresses[number], SERVER_PORT, self.outside_ports[number]
 
     def translated_reply(self, number):
-        """The addresses and ports of a packet of the server, after translation."""
+        """The translated addresses and ports of a packet that the server sends."""
         return self.servers[number], self.clients[number], SERVER_PORT, self.ports[number]
 
     def learn(self, number, frame):

@@ -10,7 +10,7 @@ from lab import waiting
 from lab.process import Process
 from lab.vpp.fault import Fault
 
-HUGE_PAGES = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages"
+FREE_HUGE_PAGES = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages"
 BUFFERS = 16384
 BUFFERS_MIB = 64
 # Interval of the checks for the end of a stream.
@@ -163,7 +163,7 @@ class Instance:
         return nodes
 
     def interface_counters(self):
-        """The counters of each interface: {("pg0", "tx packets"): 256}."""
+        """The counters by interface and name, for example ("pg0", "tx packets")."""
         counters = {}
         interface = None
         for line in self.show("show interface").splitlines():
@@ -185,7 +185,7 @@ class Instance:
 def _free_huge_pages():
     """Number of free pages of 2 MiB."""
     try:
-        with open(HUGE_PAGES, encoding="ascii") as file:
+        with open(FREE_HUGE_PAGES, encoding="ascii") as file:
             return int(file.read())
     except OSError:
         return 0

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use crate::rig::{self, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig, plain, route};
-use crate::transit::{LINKS, frames, give_tags};
+use crate::transit::{LINKS, exchange, frames, give_tags, in_lane, moved};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use sluice_engine::packet::lists::NodeIndex;
 use sluice_engine::snapshot::chains::{Action, ChainText, Chains, ClassText, PolicerRate};
 use sluice_filter::{Address, Field, FlagsMask, Range, Rule};
 use sluice_route::Via;
@@ -156,11 +155,6 @@ fn counted(rig: &Rig) -> Vec<(String, Option<(u64, u64)>)> {
         .collect()
 }
 
-/// Number of packets that the express lane has taken.
-fn in_lane(rig: &Rig) -> u64 {
-    rig.plane.counters()[0].nodes[NodeIndex::express as usize].packets.get()
-}
-
 fn udp(port: u16) -> Frame {
     packet::udp4("192.168.1.10:5000", format!("198.51.100.7:{port}").as_str()).payload(&[0; 26])
 }
@@ -237,27 +231,12 @@ proptest! {
         ]);
         let (mut with, mut without) = (router(link, chains(), true), router(link, chains(), false));
         for frames in frames.chunks(burst) {
-            let sent = |rig: &mut Rig| {
-                for (interface, frame) in frames {
-                    rig.wires[0].inject(*interface, frame, checksums);
-                }
-                rig.round();
-                let sent = rig.sent().into_iter();
-                let mut sent = sent.map(|sent| (sent.port, sent.frame)).collect::<Vec<_>>();
-                // The order of ICMP errors among the packets of a burst is not defined.
-                sent.sort_unstable();
-                sent
-            };
-            prop_assert_eq!(sent(&mut without), sent(&mut with));
+            prop_assert_eq!(exchange(&mut without, frames, checksums), exchange(&mut with, frames, checksums));
         }
         prop_assert_eq!(without.all_drops(), with.all_drops());
         prop_assert_eq!(counted(&without), counted(&with));
         for interface in [INSIDE, OUTSIDE] {
-            let counted = |rig: &Rig| {
-                let counters = &rig.plane.counters()[0].interfaces[usize::from(interface)];
-                [&counters.received, &counters.received_bytes, &counters.sent, &counters.sent_bytes].map(|count| count.get())
-            };
-            prop_assert_eq!(counted(&without), counted(&with));
+            prop_assert_eq!(moved(&without, interface), moved(&with, interface));
         }
         with.check();
     }

@@ -80,12 +80,9 @@ pub(super) fn classify<F: LaneFamily, const TAGS: usize, const SITES: bool>(
         tcp,
         udp,
         unusual: all & !(tcp | udp | others),
-        has_unverified: checksums != 0 && !(ingress.is_parsed && checksums == VERIFIED_BEFORE),
+        has_unverified: ingress.has_unverified(checksums),
     }
 }
-
-/// The bits in which the states of correct checksums differ: the device has verified them, or `parse` has.
-pub(super) const VERIFIED_BEFORE: u8 = Checksums::Unverified as u8 ^ Checksums::Vouched as u8;
 
 /// The context of a plain packet if sites exist; `None` if no site sent it, if it may be a DHCP message, or if its destination MAC is
 /// that of another host.
@@ -119,10 +116,9 @@ impl Plain {
     ) {
         let packet = |i: usize| packets.get(usize::from(*slots.get(i)?));
         each(self.tcp | self.udp, |i| {
-            let is_verified = packet(i).is_some_and(|packet| match packet.checksums() {
-                Checksums::Vouched => true,
-                Checksums::Unverified if ingress.is_parsed => true,
-                _ => F::is_verified(packet, tags, packet.bytes().first_chunk().unwrap_or(&ingress.mac)),
+            let is_verified = packet(i).is_some_and(|packet| {
+                let own = packet.bytes().first_chunk().unwrap_or(&ingress.mac);
+                ingress.is_verified(packet.checksums()) || F::is_verified(packet, tags, own)
             });
             self.unusual |= Slots::from(!is_verified) << i;
         });

@@ -1,10 +1,10 @@
 //! The packets of a burst by the interfaces on which they arrived.
 
 use arrayvec::ArrayVec;
-use sluice_wire::Context;
 use sluice_wire::Window;
 use sluice_wire::field::Mac;
 use sluice_wire::vlan;
+use sluice_wire::{Checksums, Context};
 
 use crate::packet::batch::{BufferIndices, Meta, Origin};
 use crate::packet::counters::WorkerCounters;
@@ -99,7 +99,21 @@ impl<'s> Ingress<'s> {
         }
     }
 
-    /// The chains of its packets, unless these have passed them before.
+    /// Whether a packet's checksums are known to be correct: the device has verified them, or `parse` has.
+    #[inline(always)]
+    pub(super) fn is_verified(&self, checksums: Checksums) -> bool {
+        checksums == Checksums::Vouched || self.is_parsed && checksums == Checksums::Unverified
+    }
+
+    /// Whether any packet may have checksums that are not [`is_verified`](Self::is_verified). `differences` has all bits in which the
+    /// state of a packet's checksums differs from [`Checksums::Vouched`].
+    #[inline(always)]
+    pub(super) fn has_unverified(&self, differences: u8) -> bool {
+        const PARSED: u8 = Checksums::Unverified as u8 ^ Checksums::Vouched as u8;
+        differences != 0 && !(self.is_parsed && differences == PARSED)
+    }
+
+    /// The chains through which its packets have to go: none if they went through them before they were handed over.
     #[inline(always)]
     pub(super) fn chains(&self, snapshot: &'s Snapshot) -> Option<&'s Chains> {
         snapshot.chains_of(self.link.router).filter(|_| !self.is_parsed)
@@ -194,7 +208,7 @@ pub(super) fn by_count_of_tags<'s>(
 }
 
 /// Sorts packets that were parsed before by interface. Packets are left out if the lane takes none of their interface. There are no
-/// groups if a packet has already been through more than `parse`: a chain, an inter-router link, a tunnel or a hairpin.
+/// groups if a packet is routed past its session by a chain, is hairpinned, or came over an inter-router link or out of a tunnel.
 #[inline(never)]
 pub(super) fn by_interface<'s>(
     snapshot: &'s Snapshot,

@@ -68,7 +68,7 @@ impl Leaving {
         self.all[1].0 |= egress.0;
     }
 
-    /// Adds consecutive packets from the first one on, which are all that leave.
+    /// Records that all packets that leave do so through this interface. They must be the first packets of the burst, without gaps.
     #[inline(always)]
     pub(super) fn add_all(&mut self, egress: Egress) {
         self.all = [egress; 2];

@@ -1,4 +1,4 @@
-//! Bursts of a port for which the lane is not tried.
+//! Pauses of the lane: after a burst of which it could take little, it leaves the next bursts of the port to the graph.
 
 /// Number of ports with a pause of their own. Ports whose numbers have equal remainders share a pause.
 pub(super) const PORTS: usize = 16;

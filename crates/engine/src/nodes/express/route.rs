@@ -18,7 +18,6 @@ use crate::packet::io::{BURST_SIZE, BufferIndex, Head, Heads};
 
 use super::chain;
 use super::chain::Arrived;
-use super::classify::VERIFIED_BEFORE;
 use super::groups::Ingress;
 use super::head::{LaneFamily, behind, behind_mut};
 use super::leaving::Leaving;
@@ -175,7 +174,7 @@ fn classify<F: LaneFamily, const TAGS: usize>(
         work.is_plain[i] &= u8::from(F::may_be_routed([work.sources[i], work.destinations[i]]));
     }
     let all = Slots::MAX >> (BURST_SIZE - count.clamp(1, BURST_SIZE));
-    let has_unverified = checksums != 0 && !(ingress.is_parsed && checksums == VERIFIED_BEFORE);
+    let has_unverified = ingress.has_unverified(checksums);
     (positions_of(&work.is_plain, 1) & all, has_unverified)
 }
 
@@ -190,12 +189,12 @@ fn verified<F: LaneFamily>(
     has_chains: bool,
 ) -> Slots {
     let packet = |i: usize| packets.get(usize::from(*slots.get(i)?));
-    let is_verified = |packet: &Packet<'_>| match packet.checksums() {
-        Checksums::Vouched => true,
-        Checksums::Unverified if ingress.is_parsed => true,
-        _ if has_chains => F::is_verified(packet, tags, &ingress.mac),
-        _ => F::is_verified_transit(packet, tags, &ingress.mac),
+    let verify = match has_chains {
+        true => F::is_verified,
+        false => F::is_verified_transit,
     };
+    let is_verified =
+        |packet: &Packet<'_>| ingress.is_verified(packet.checksums()) || verify(packet, tags, &ingress.mac);
     let mut verified = plain;
     each(plain, |i| {
         verified &= !(Slots::from(!packet(i).is_some_and(is_verified)) << i);
